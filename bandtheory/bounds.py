@@ -1,0 +1,279 @@
+"""Bounds of a band in float64, in log space, for any divergence and any old probability.
+
+A bound comes from the closed form where `derivation` found one, else from the root finder of `reduction`. Each carries an
+estimate of its own rounding error; the few tokens where that exceeds 1e-11 (a lower bound about to reach 0 is the difference
+of two nearly equal numbers) are solved again in high precision. So the accuracy does not depend on where p happens to lie.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandtheory.divergence import FDivergence, as_divergence
+
+if TYPE_CHECKING:
+    from bandtheory.closed_forms import ClosedForm
+    from bandtheory.reduction import Probability, Reduction
+
+Floats = NDArray[np.float64]
+Given = tuple[Floats | None, Floats | None]  # (log p, None) or (None, p): whichever the caller knows exactly
+
+BLOCK = 16_384  # tokens evaluated at a time, so that the intermediates stay in cache
+DOUBT = 1e-11  # a larger estimated relative error of a log-bound sends the token to high precision
+MARGIN = 1e-4  # the same for closed forms: a complement ratio this close to 0 has lost its digits
+REACH = 690.0  # |log p| beyond which p itself is about to underflow and closed forms are left for the root finder
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Lower and upper bound per token; unpacks as `lower, upper`.
+
+    Attributes:
+        lower, upper: float64, of the shape of the input; ratios from `bounds`, log-ratios from `log_bounds`.
+        evidence: where the numbers come from: closed form or root, and how many tokens needed high precision.
+    """
+
+    lower: Floats
+    upper: Floats
+    evidence: str = ""
+
+    def __iter__(self) -> Iterator[Floats]:
+        return iter((self.lower, self.upper))
+
+
+def log_bounds(
+    p: ArrayLike | None = None,
+    *,
+    logp: ArrayLike | None = None,
+    divergence: str | FDivergence = "kl",
+    delta: ArrayLike = 0.05,
+    max_ratio: float | None = None,
+) -> Bounds:
+    """Log-ratio bounds of the band `{ r : p f(r) + (1 − p) f((1 − r p)/(1 − p)) ≤ δ }`.
+
+    Args:
+        p: old probabilities in (0, 1], any shape; or
+        logp: their logarithms (nats, ≤ 0), which is the accurate way for p near 0 or 1; −inf gives the limit p → 0.
+        divergence: a catalogue name, an expression in `u`, or an `FDivergence`.
+        delta: radius of the trust region in nats, ≥ 0, a scalar or an array that broadcasts with p.
+        max_ratio: cap on the upper bound as a ratio, ≥ 1; None for no cap.
+
+    Returns:
+        Bounds of log-ratios in nats; `lower` is −inf where the band reaches 0.
+
+    Raises:
+        ValueError: p outside (0, 1], logp above 0, NaN, δ negative or not finite, max_ratio below 1; names the entry.
+        DivergenceError: an unknown or faulty divergence.
+
+    Source: theorems 1, 5, 6, 7 of the theory; BandPO, arXiv 2603.04918.
+    """
+    resolved = as_divergence(divergence)
+    log_p, given_p = log_probability(p, logp)
+    radius = np.asarray(delta, dtype=np.float64)
+    if not (np.all(np.isfinite(radius)) and np.all(radius >= 0)):
+        raise ValueError(f"delta = {_first(radius, ~(np.isfinite(radius) & (radius >= 0)))} is not a finite radius ≥ 0 (nats)")
+    shape = np.broadcast_shapes(log_p.shape, radius.shape)
+    cap = _log_cap(max_ratio)
+    engine = _engine(resolved)
+    with np.errstate(all="ignore"):
+        flat_radius = np.broadcast_to(radius, shape).ravel()
+        flat_log_p = np.broadcast_to(log_p, shape).ravel()
+        flat_p = None if given_p is None else np.broadcast_to(given_p, shape).ravel()
+        lower, upper, refined = engine.log_bounds(flat_log_p, flat_p, flat_radius)
+    evidence = f"{engine.method}; {refined:,} of {lower.size:,} tokens in high precision"
+    return Bounds(lower.reshape(shape), np.minimum(upper, cap).reshape(shape), evidence)
+
+
+def bounds(
+    p: ArrayLike | None = None,
+    *,
+    logp: ArrayLike | None = None,
+    divergence: str | FDivergence = "kl",
+    delta: ArrayLike = 0.05,
+    max_ratio: float | None = None,
+) -> Bounds:
+    """Ratio bounds `lower ≤ 1 ≤ upper` of the band; arguments and errors as `log_bounds`.
+
+    Example:
+        >>> import bandtheory as bt
+        >>> lower, upper = bt.bounds(0.5, divergence="tv", delta=0.05)
+        >>> float(lower), float(upper)
+        (0.9, 1.1)
+    """
+    logs = log_bounds(p, logp=logp, divergence=divergence, delta=delta, max_ratio=max_ratio)
+    with np.errstate(over="ignore"):
+        return Bounds(np.exp(logs.lower), np.exp(logs.upper), logs.evidence)
+
+
+def _first(array: Floats, bad: NDArray[np.bool_]) -> str:
+    """The first bad entry, with its index in an array."""
+    index = np.unravel_index(int(np.argmax(bad)), array.shape)
+    value = repr(float(array[index]))
+    return value if array.ndim == 0 else f"{value} at index {tuple(map(int, index))}"
+
+
+def log_probability(p: ArrayLike | None, logp: ArrayLike | None) -> tuple[Floats, Floats | None]:
+    """Validated log-probabilities, and the probabilities where those were given."""
+    if (p is None) == (logp is None):
+        raise ValueError("give exactly one of p (probabilities in (0, 1]) and logp (their logarithms, ≤ 0)")
+    if p is not None:
+        array = np.asarray(p, dtype=np.float64)
+        bad = ~((array > 0) & (array <= 1))
+        if bad.any():
+            raise ValueError(f"p = {_first(array, bad)} is not a probability in (0, 1]")
+        return np.log(array), array
+    array = np.asarray(logp, dtype=np.float64)
+    bad = ~(array <= 0)
+    if bad.any():
+        raise ValueError(f"logp = {_first(array, bad)} is not a log-probability; accepted: numbers ≤ 0 (nats) and -inf")
+    return array, None
+
+
+def _log_cap(max_ratio: float | None) -> float:
+    if max_ratio is None:
+        return np.inf
+    if not max_ratio >= 1:
+        raise ValueError(f"max_ratio = {max_ratio!r} is not a cap ≥ 1 (or None for no cap)")
+    return float(np.log(max_ratio))
+
+
+@functools.lru_cache(maxsize=64)
+def _engine(divergence: FDivergence) -> _Engine:
+    return _Engine(divergence)
+
+
+class _Engine:
+    """A divergence compiled for numpy."""
+
+    def __init__(self, divergence: FDivergence) -> None:
+        from bandtheory.closed_forms import ClosedForm
+        from bandtheory.derivation import closed_form
+        from bandtheory.evaluation import evaluator
+        from bandtheory.reduction import Reduction
+
+        self.divergence = divergence
+        self.reduction: Reduction = Reduction(evaluator(divergence), np)
+        self.saturates = bool(np.isfinite(self.reduction.evaluator.value_at_zero))
+        form = closed_form(divergence)
+        self.closed: ClosedForm | None = None if form is None else ClosedForm(form, np)
+        self.method = "root" if form is None else "closed form"
+
+    def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats) -> tuple[Floats, Floats, int]:
+        """Lower and upper log-ratios of 1-D inputs, and how many were solved in high precision."""
+        lower, upper, refined = np.empty_like(log_p), np.empty_like(log_p), 0
+        starts = self._starts(log_p, delta)
+        for begin in range(0, log_p.size, BLOCK):
+            block = slice(begin, begin + BLOCK)
+            given = (log_p[block], None) if p is None else (None, p[block])
+            prob = _probability(log_p[block], given[1])
+            upper[block], count_up = self._side(prob, delta[block], starts[0], given, lower=False)
+            lower[block], count_down = self._side(prob.mirrored(), delta[block], starts[1], given, lower=True)
+            refined += count_up + count_down
+        return lower, upper, refined
+
+    def _starts(self, log_p: Floats, delta: Floats) -> tuple[StartTable | None, StartTable | None]:
+        """Tables of first guesses, one per side, where an array is long enough to repay them."""
+        from bandtheory.starts import StartTable
+
+        inside = log_p[(log_p < 0) & (log_p > -REACH)]
+        if self.closed or inside.size < 2 * BLOCK or delta.min() != delta.max() or delta[0] == 0:
+            return None, None
+        ends = _probability(np.array([inside.min(), inside.max()]), None)
+        upper = StartTable.build(self.reduction, ends, float(delta[0]))
+        return upper, StartTable.build(self.reduction, ends.mirrored(), float(delta[0]))
+
+    def _side(
+        self, prob: Probability, delta: Floats, start: StartTable | None, given: Given, lower: bool
+    ) -> tuple[Floats, int]:
+        """`log r` of the upper bound of prob, or its `log c`, which is the lower bound of the token that prob mirrors."""
+        from bandtheory.precision import solve_precisely
+
+        log_delta = np.log(delta)
+        value = np.full_like(delta, np.nan)
+        doubt = np.zeros(delta.shape, dtype=bool)
+        regular = np.isfinite(prob.log_p) & np.isfinite(prob.log_not_p) & (delta > 0)
+        closed = regular & (np.minimum(prob.log_p, prob.log_not_p) > -REACH) if self.closed else np.zeros_like(doubt)
+        if self.closed and closed.any():
+            part, keep = _take(prob, closed)
+            form = self.closed(part, delta[keep], log_delta[keep])
+            value[keep] = form.log_c if lower else form.log_r
+            doubt[keep] = lower & self.saturates & (np.abs(form.margin) < MARGIN)
+        rooted = regular & ~closed
+        if rooted.any():
+            part, keep = _take(prob, rooted)
+            value[keep], doubt[keep] = self._root(part, log_delta[keep], start, lower)
+        for i in np.flatnonzero(doubt):
+            value[i] = solve_precisely(self.divergence, *(None if g is None else float(g[i]) for g in given), float(delta[i]), lower)
+        edge = ~regular
+        if edge.any():
+            value[edge] = self._edge(_take(prob, edge)[0], delta[edge], lower)
+        return value, int(doubt.sum())
+
+    def _root(
+        self, prob: Probability, log_delta: Floats, start: StartTable | None, lower: bool
+    ) -> tuple[Floats, NDArray[np.bool_]]:
+        from bandtheory.reduction import solve
+
+        reduction = self.reduction
+        saturation = reduction.saturation(prob, log_delta)
+        first = start(prob) if start is not None else reduction.start(prob, log_delta)
+        root = solve(reduction, prob, log_delta, first)
+        saturated = saturation <= 0
+        if lower:
+            value, error = np.where(saturated, -np.inf, root.log_c), root.error_c
+        else:
+            value, error = np.where(saturated, -prob.log_p, root.log_r), root.error_r
+        # a saturation that rounding could have decided is in doubt too; it only matters for the complement
+        doubt = np.where(saturated, lower & (saturation > -1e-11), ~(error < DOUBT))
+        return value, doubt
+
+    def _edge(self, prob: Probability, delta: Floats, lower: bool) -> Floats:
+        """p = 1 and p = 0 (theorem 7), and δ = 0."""
+        evaluator = self.reduction.evaluator
+        flat = evaluator.below.order == 0 and evaluator.above.order == 0
+        if flat and np.any(delta == 0):
+            # a generator that is flat around 1: the largest feasible set, approached through the smallest radius
+            bounded = _probability(np.clip(prob.log_p, -REACH, -1e-300), None)
+            value, _ = self._root(bounded, np.full_like(delta, -REACH), None, lower)
+        else:
+            value = np.zeros_like(delta)
+        positive = delta > 0
+        certain = positive & (prob.log_not_p == -np.inf)  # the token had probability 1
+        absent = positive & (prob.log_p == -np.inf)  # the token had probability 0
+        if lower:
+            value = np.where(certain, -np.inf, np.where(absent, self._limit(delta), value))
+        else:
+            value = np.where(certain, 0.0, np.where(absent, np.inf, value))
+        return value
+
+    def _limit(self, delta: Floats) -> Floats:
+        """The complement's log-ratio as p → 0: 0 where f'(∞) = ∞, else the root far out, where it no longer moves."""
+        if np.isinf(self.reduction.evaluator.recession_slope):
+            return np.zeros_like(delta)
+        far = np.full_like(delta, -1e9)
+        prob = _probability(far, None)
+        return self._root(prob, np.log(delta), None, lower=True)[0]
+
+
+def _take(prob: Probability, mask: NDArray[np.bool_] | NDArray[np.int64]) -> tuple[Probability, slice | NDArray[np.bool_]]:
+    """The masked entries of a probability, without a copy when all are taken."""
+    if mask.dtype == bool and mask.all():
+        return prob, slice(None)
+    return type(prob)(*(field[mask] for field in prob)), mask  # type: ignore[return-value]
+
+
+def _probability(log_p: Floats, p: Floats | None) -> Probability:
+    """All four faces of a probability from the one that was given."""
+    from bandtheory.reduction import Probability
+
+    if p is not None:
+        return Probability(log_p, np.log1p(-p), p, 1 - p)
+    not_p = -np.expm1(log_p)
+    p = np.exp(log_p)
+    return Probability(log_p, np.where(log_p > -0.7, np.log(not_p), np.log1p(-p)), p, not_p)

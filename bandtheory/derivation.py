@@ -1,0 +1,348 @@
+"""What sympy derives from a generator: constraint, limits, saturation, closed forms, and their LaTeX.
+
+Nothing here is typed in per divergence. A closed form is looked for in two shapes, both in terms of the complement ratio
+`c = (1 − r p)/(1 − p)` of the upper bound (the lower bound is its mirror, theorem 5):
+
+    power       g = v^k K(p) with v = 1 − c, hence v = (δ/K)^{1/k}
+    quadratic   the constraint, cleared of denominators and square roots, has a factor quadratic in κ, where c = κ or c = κ²
+
+and it is accepted only if it satisfies the constraint to 30 digits at every point of a grid of (p, δ).
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bandtheory import expressions
+from bandtheory.divergence import FDivergence, as_divergence, settle_kinks
+
+if TYPE_CHECKING:
+    import sympy
+
+_DIGITS = 50
+
+
+@functools.lru_cache(maxsize=1)
+def symbols() -> tuple[sympy.Symbol, sympy.Symbol, sympy.Symbol, sympy.Symbol]:
+    """`p` (old probability), `m` (its complement 1 − p), `r` (ratio), `δ` (radius in nats)."""
+    import sympy
+
+    p, m, r = sympy.symbols("p m r", positive=True)
+    return p, m, r, sympy.Symbol("delta", positive=True)
+
+
+@dataclass(frozen=True)
+class PowerForm:
+    """`1 − c = (δ/K)^{1/k}`, K > 0 a sum of monomials `coefficient · p^i · m^j` given as `(coefficient, i, j)`."""
+
+    exponent: float
+    monomials: tuple[tuple[float, float, float], ...]
+    complement: sympy.Expr  # c in p, m, δ
+
+
+@dataclass(frozen=True)
+class QuadraticForm:
+    """`c = κ^power` with `a κ² + b κ + k = 0`; `sign` is that of the root in `κ = (−b + sign·√(b² − 4ak))/(2a)`.
+
+    `shifted` are the coefficients of the same equation in `s = 1 − κ`. All are polynomials in p, m and δ, homogenised by
+    `p + m = 1` to Bernstein form, which keeps sums of positive terms free of cancellation.
+    """
+
+    power: int
+    sign: int
+    coefficients: tuple[sympy.Expr, sympy.Expr, sympy.Expr]
+    shifted: tuple[sympy.Expr, sympy.Expr, sympy.Expr]
+    discriminant: sympy.Expr
+    complement: sympy.Expr
+
+
+@dataclass(frozen=True)
+class Saturation:
+    """Theorem 6: `upper = 1/p` where `upper` holds, `lower = 0` where `lower` holds; relations in p and δ."""
+
+    upper: Any
+    lower: Any
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Theorem 7, as equations and, where sympy solves them, their solution (else None).
+
+    `mass_at_zero`: `q = lim p·upper` for p → 0, from `q f'(∞) + f(1 − q) = δ`.
+    `lower_at_one`: `lim lower` for p → 1, from `f(r) + (1 − r) f'(∞) = δ`.
+    """
+
+    value_at_zero: Any
+    recession_slope: Any
+    mass_equation: Any
+    mass_at_zero: Any
+    lower_equation: Any
+    lower_at_one: Any
+
+
+@dataclass(frozen=True)
+class Derivation:
+    """Everything that follows symbolically from one generator.
+
+    Attributes:
+        divergence: what it was derived from.
+        constraint: `p f(r) + (1 − p) f((1 − r p)/(1 − p)) = δ`.
+        upper, lower: closed forms of the two bounds, piecewise with their saturation, or None where none was found.
+        saturation, limits: theorems 6 and 7.
+        form: the closed form as the numerical layers use it, or None.
+    """
+
+    divergence: FDivergence
+    constraint: sympy.Eq
+    upper: sympy.Expr | None
+    lower: sympy.Expr | None
+    saturation: Saturation
+    limits: Limits
+    form: PowerForm | QuadraticForm | None
+
+    def statements(self) -> list[tuple[str, Any]]:
+        """Label and sympy object of each statement, in reading order."""
+        import sympy
+
+        u = expressions.symbol()
+        q, r = sympy.Symbol("q"), symbols()[2]
+        limits = self.limits
+        rows: list[tuple[str, Any]] = [
+            ("generator", sympy.Eq(sympy.Function("f")(u), self.divergence.generator, evaluate=False)),
+            ("f(0)", limits.value_at_zero),
+            ("f'(inf)", limits.recession_slope),
+            ("constraint", self.constraint),
+            ("upper = 1/p iff", self.saturation.upper),
+            ("lower = 0 iff", self.saturation.lower),
+            ("p -> 0, q = p*upper", limits.mass_equation if limits.mass_at_zero is None else sympy.Eq(q, limits.mass_at_zero)),
+            ("p -> 1, lower", limits.lower_equation if limits.lower_at_one is None else sympy.Eq(r, limits.lower_at_one)),
+        ]
+        if self.upper is not None:
+            rows += [("upper", self.upper), ("lower", self.lower)]
+        return rows
+
+    def latex(self) -> str:
+        """The statements as a LaTeX `align*` environment."""
+        import sympy
+
+        lines = [rf"\text{{{label.replace('->', '→')}}} &\colon\quad {sympy.latex(value)}" for label, value in self.statements()]
+        body = " \\\\\n".join(lines).replace("→", r"$\to$")
+        return f"\\begin{{align*}}\n{body}\n\\end{{align*}}\n"
+
+    def __str__(self) -> str:
+        import sympy
+
+        blocks = [f"{self.divergence.name}: {self.divergence.title}"]
+        for label, value in self.statements():
+            pretty = sympy.pretty(value, use_unicode=True, wrap_line=False).splitlines()
+            blocks.append("\n".join([f"{label}:", *("    " + line for line in pretty)]))
+        if self.form is None:
+            blocks.append("no elementary closed form found: the bounds are roots of the constraint")
+        return "\n\n".join(blocks)
+
+
+@functools.lru_cache(maxsize=128)
+def _derive(divergence: FDivergence) -> Derivation:
+    import sympy
+
+    u = expressions.symbol()
+    p, m, r, delta = symbols()
+    f = divergence.generator
+    constraint = sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, (1 - r * p) / (1 - p)), delta)
+    form, saturation = closed_form(divergence), _saturation(divergence)
+    upper = lower = None
+    if form is not None:
+        inside_lower = _tidy(form.complement.subs({p: 1 - p, m: p}, simultaneous=True))
+        lower = sympy.Piecewise((sympy.Integer(0), saturation.lower), (inside_lower, True))
+        upper = sympy.Piecewise((1 / p, saturation.upper), (_tidy((1 - m * form.complement) / p), True))
+    return Derivation(divergence, constraint, upper, lower, saturation, _limits(divergence), form)
+
+
+def derive(divergence: str | FDivergence) -> Derivation:
+    """Derive constraint, saturation, limits and closed forms of a divergence.
+
+    Raises:
+        DivergenceError, ExpressionError: as `bandtheory.divergence`.
+    """
+    return _derive(as_divergence(divergence))
+
+
+def _tidy(expression: sympy.Expr) -> sympy.Expr:
+    """In p and δ alone, the shorter of two simplifications."""
+    import sympy
+
+    p, m, _, _ = symbols()
+    plain = expression.subs(m, 1 - p)
+    return min((plain, sympy.simplify(plain)), key=sympy.count_ops)
+
+
+def _saturation(divergence: FDivergence) -> Saturation:
+    import sympy
+
+    u = expressions.symbol()
+    p, _, _, delta = symbols()
+    f, zero = divergence.generator, divergence.value_at_zero
+    if zero == sympy.oo:
+        return Saturation(sympy.false, sympy.false)
+    above = settle_kinks(f, above=True)
+    upper = sympy.simplify(p * above.subs(u, 1 / p) + (1 - p) * zero)
+    lower = sympy.simplify(p * zero + (1 - p) * above.subs(u, 1 / (1 - p)))
+    return Saturation(sympy.Le(upper, delta, evaluate=False), sympy.Le(lower, delta, evaluate=False))
+
+
+def _limits(divergence: FDivergence) -> Limits:
+    import sympy
+
+    u = expressions.symbol()
+    _, _, r, delta = symbols()
+    q = sympy.Symbol("q", positive=True)
+    f, zero, slope = divergence.generator, divergence.value_at_zero, divergence.recession_slope
+    if slope == sympy.oo:
+        none = sympy.Integer(0)
+        return Limits(zero, slope, sympy.Eq(q, none, evaluate=False), none, sympy.Eq(r, 1), sympy.Integer(1))
+    below = settle_kinks(f)
+    mass = sympy.Eq(q * slope + sympy.expand(below.subs(u, 1 - q)), delta)
+    lower = sympy.Eq(below.subs(u, r) + (1 - r) * slope, delta)
+    at_one = _solution_in_unit_interval(below + (1 - u) * slope - delta, u)
+    if at_one is None:
+        return Limits(zero, slope, mass, None, lower, None)
+    # the two limits are complements: as p → 0 the other tokens have c = 1 − q, and it solves the same equation
+    mass_at_zero = sympy.expand(1 - at_one)
+    if zero != sympy.oo:
+        all_in_reach = sympy.Ge(delta, zero + slope)
+        at_one = sympy.Piecewise((sympy.Integer(0), all_in_reach), (at_one, True))
+        mass_at_zero = sympy.Piecewise((sympy.Integer(1), all_in_reach), (mass_at_zero, True))
+    return Limits(zero, slope, mass, mass_at_zero, lower, at_one)
+
+
+def _solution_in_unit_interval(expression: sympy.Expr, unknown: sympy.Symbol) -> sympy.Expr | None:
+    """The solution in (0, 1) for small δ of `expression = 0`, accepted after a numerical check; None if sympy finds none."""
+    import sympy
+
+    delta = symbols()[3]
+    try:
+        candidates = sympy.solve(expression, unknown) if expression.count_ops() <= 30 else []
+    except NotImplementedError:
+        return None
+    points = [sympy.Rational(1, 100), sympy.Rational(1, 20)]
+    for candidate in candidates:
+        values = [sympy.N(candidate.subs(delta, point), _DIGITS) for point in points]
+        if not all(value.is_real and 0 < value < 1 for value in values):
+            continue
+        residuals = [sympy.N(expression.subs(unknown, v).subs(delta, d), 30) for v, d in zip(values, points, strict=True)]
+        if all(abs(residual) < 1e-25 for residual in residuals):
+            return sympy.simplify(candidate)
+    return None
+
+
+@functools.lru_cache(maxsize=128)
+def closed_form(divergence: FDivergence) -> PowerForm | QuadraticForm | None:
+    """The closed form of the complement ratio of the upper bound, or None if neither shape fits."""
+    import sympy
+
+    u = expressions.symbol()
+    below, above = settle_kinks(divergence.tilted), settle_kinks(divergence.tilted, above=True)
+    if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp):
+        return None
+    return _power_form(below, above) or _quadratic_form(below, above)
+
+
+def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
+    import sympy
+
+    u = expressions.symbol()
+    p, m, _, delta = symbols()
+    v = sympy.Symbol("v", positive=True)
+    g = p * above.subs(u, 1 + v * m / p) + m * below.subs(u, 1 - v)
+    exponent = sympy.limit(sympy.log(g.subs({p: sympy.Rational(1, 2), m: sympy.Rational(1, 2)})) / sympy.log(v), v, 0)
+    if not exponent.is_number or not 0 < exponent < sympy.oo:
+        return None
+    constant = sympy.factor(sympy.simplify(g / v**exponent)).subs(p + m, 1)
+    if constant.has(v):
+        return None
+    monomials = []
+    for term in sympy.Add.make_args(sympy.expand(constant)):
+        powers = term.as_powers_dict()
+        monomials.append((float(term / (p ** powers[p] * m ** powers[m])), float(powers[p]), float(powers[m])))
+    form = PowerForm(float(exponent), tuple(monomials), 1 - (delta / constant) ** (1 / exponent))
+    return form if _satisfies_constraint(form.complement, below, above) else None
+
+
+def _quadratic_form(below: sympy.Expr, above: sympy.Expr) -> QuadraticForm | None:
+    import sympy
+
+    u = expressions.symbol()
+    p, m, _, delta = symbols()
+    rho, kappa = sympy.symbols("rho kappa", positive=True)
+    for power in (1, 2):
+        g = p * above.subs(u, rho**power) + (1 - p) * below.subs(u, kappa**power) - delta
+        numerator = sympy.numer(sympy.together(g))
+        if not numerator.is_polynomial(rho, kappa):
+            continue
+        eliminated = sympy.resultant(numerator, p * rho**power + (1 - p) * kappa**power - 1, rho)
+        factors = [factor for factor, _ in sympy.factor_list(eliminated, kappa)[1] if sympy.degree(factor, kappa) == 2]
+        for factor, sign in itertools.product(factors, (-1, 1)):
+            form = _as_quadratic(sympy.Poly(factor, kappa), power, sign)
+            if form is not None and _satisfies_constraint(form.complement, below, above):
+                return form
+    return None
+
+
+def _as_quadratic(polynomial: sympy.Poly, power: int, sign: int) -> QuadraticForm | None:
+    import sympy
+
+    delta = symbols()[3]
+    half = {symbols()[0]: sympy.Rational(1, 2), delta: sympy.Rational(1, 100)}
+    a, b, k = polynomial.all_coeffs()
+    if a.subs(half) < 0:
+        a, b, k = -a, -b, -k
+    discriminant = bernstein(b**2 - 4 * a * k)
+    a, b, k = map(bernstein, (a, b, k))
+    shifted = (a, bernstein(-2 * a - b), bernstein(a + b + k))
+    kappa = (-b + sign * sympy.sqrt(discriminant)) / (2 * a)
+    return QuadraticForm(power, sign, (a, b, k), shifted, discriminant, kappa**power)
+
+
+def bernstein(polynomial: sympy.Expr) -> sympy.Expr:
+    """A polynomial in p (and m = 1 − p) as `Σ d_i p^i m^{n−i}` with the lowest n, its coefficients polynomials in δ."""
+    import sympy
+
+    p, m, _, _ = symbols()
+    poly = sympy.Poly(sympy.expand(polynomial.subs(m, 1 - p)), p)
+    n = max(poly.degree(), 0)
+    power = poly.all_coeffs()[::-1]
+    terms = []
+    for i in range(n + 1):
+        d = sum(sympy.binomial(n - j, i - j) * power[j] for j in range(i + 1))
+        terms.append(sympy.factor(d) * p**i * m ** (n - i))
+    return sympy.Add(*terms)
+
+
+def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: sympy.Expr) -> bool:
+    """Whether `c` lies in [0, 1] and `g = δ` to 30 digits, wherever on the grid the bound does not saturate; at 20 points or more."""
+    import mpmath
+    import sympy
+
+    u = expressions.symbol()
+    p, m, _, delta = symbols()
+    evaluate = sympy.lambdify((p, m, delta), complement, "mpmath")
+    f_below, f_above = (sympy.lambdify(u, e, "mpmath") for e in (below, above))
+    checked = 0
+    with mpmath.workdps(_DIGITS):
+        limit = sympy.limit(below, u, 0, "+")
+        at_zero = mpmath.inf if limit == sympy.oo else mpmath.mpf(sympy.N(limit, _DIGITS))
+        for P, D in itertools.product(("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999"), ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")):
+            P, D = mpmath.mpf(P), mpmath.mpf(D)
+            if P * f_above(1 / P) + (1 - P) * at_zero <= D:
+                continue
+            c = evaluate(P, 1 - P, D)
+            if not (isinstance(c, mpmath.mpf) and 0 <= c <= 1):
+                return False
+            r = (1 - (1 - P) * c) / P
+            if abs(P * f_above(r) + (1 - P) * f_below(c) - D) > D * mpmath.mpf(10) ** -30:
+                return False
+            checked += 1
+    return checked >= 20

@@ -1,0 +1,338 @@
+"""Stable evaluation of a generator in log space, with its accuracy measured rather than assumed.
+
+The band only ever needs the tilted generator `f̃(u) = f(u) − s(u − 1) ≥ 0` (same divergence, minimum at 1) on both sides of 1,
+so it is compiled as two functions of one variable `x = log u ≤ 0`:
+
+    below:  A(x) = f̃(eˣ)                      for arguments u = eˣ ≤ 1
+    above:  B(x) = f̃°(eˣ),  f°(w) = w f(1/w)  for arguments u = e⁻ˣ ≥ 1, since f̃(u) = u f̃°(1/u)
+
+`log A` and its derivative never overflow: the power `e^{−a x}` that A grows with is split off symbolically. Near x = 0, where
+the textbook expression cancels, a Taylor polynomial in x takes over. (In x = log u the series of the usual generators
+converge to radius π or everywhere; in u − 1 only to 1.) Which formula is used where is decided by comparing candidates with
+60-digit arithmetic on a grid; the worst relative error found is kept as `accuracy`.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bandtheory import expressions
+from bandtheory.divergence import FDivergence, settle_kinks
+
+if TYPE_CHECKING:
+    import sympy
+
+Array = Any  # numpy.ndarray or torch.Tensor; the code below is written once for both
+_DIGITS = 60
+_DEGREE = 18
+_SWITCH_POINTS = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08, 0.03, 0.01, 0.0)
+
+
+@dataclass(frozen=True)
+class HalfGenerator:
+    """`A` or `B` of the module's docstring as code.
+
+    Attributes:
+        growth: `a ≥ 0` with `A(x) = e^{−a x} Â(x)`, where `Â` has no power growth.
+        scaled, scaled_slope: sympy expressions for `Â` and `dÂ/dx` in the symbols x, U = eˣ, T = eˣ − 1.
+        order, leading: `A(x) ~ leading · |x|^order` for x → 0; order 0 for a generator that is flat there.
+        series: `A(x) = |x|^order Σ series[k] x^k` for `|x| < switch`.
+        switch: where the series hands over to the expression; 0 when the expression is accurate everywhere.
+        accuracy: worst relative error of `A` on the grid of `_grid()`.
+        vanishes: `A` is identically 0 (a generator that is flat on this side).
+    """
+
+    growth: float
+    scaled: sympy.Expr
+    scaled_slope: sympy.Expr
+    order: float
+    leading: float
+    series: tuple[float, ...]
+    switch: float
+    accuracy: float
+    vanishes: bool = False
+
+    def code(self, xp: Any) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
+        """`(x, U, T) ↦ (log A, d log A / dx)` in the array namespace `xp` (numpy or torch), elementwise for x < 0."""
+        if self.vanishes:
+            return lambda x, U, T: (xp.full_like(x, -np.inf), xp.zeros_like(x))
+        expression = lambdify(xp, _symbols(), (self.scaled, self.scaled_slope))
+        growth, order, series, switch = self.growth, self.order, self.series, self.switch
+
+        def direct(x: Array, U: Array, T: Array) -> tuple[Array, Array]:
+            value, slope = expression(x, U, T)
+            return xp.log(value) - growth * x, slope / value - growth
+
+        if not switch:
+            return direct
+
+        def evaluate(x: Array, U: Array, T: Array) -> tuple[Array, Array]:
+            log_value, elasticity = direct(x, U, T)
+            polynomial, derivative = _horner(series, xp.where(x > -switch, x, -switch))
+            small = x > -switch
+            log_small = order * xp.log(-x) + xp.log(polynomial)
+            return (
+                xp.where(small, log_small, log_value),
+                xp.where(small, order / x + derivative / polynomial, elasticity),
+            )
+
+        return evaluate
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Both halves of a tilted generator, and the constants that the limits of a band need (floats, nats)."""
+
+    below: HalfGenerator
+    above: HalfGenerator
+    value_at_zero: float  # f̃(0)
+    recession_slope: float  # f̃'(∞)
+    curvature: float  # f''(1); inf for a kink at 1, 0 for a generator that is flat there
+
+    @property
+    def smooth(self) -> bool:
+        """Whether neither half has a kink of its own (one at u = 1, between the halves, does not count)."""
+        import sympy
+
+        return not any(half.scaled.has(sympy.Abs, sympy.Max, sympy.Min) for half in (self.below, self.above))
+
+    @property
+    def accuracy(self) -> float:
+        """Worst relative error of `f̃` found on the grid."""
+        return max(self.below.accuracy, self.above.accuracy)
+
+
+@functools.lru_cache(maxsize=128)
+def evaluator(divergence: FDivergence) -> Evaluator:
+    """Compile a divergence. Takes a few tenths of a second; cached."""
+    import sympy
+
+    u = expressions.symbol()
+    below = _compile(settle_kinks(divergence.tilted))
+    above = _compile(u * settle_kinks(divergence.tilted, above=True).subs(u, 1 / u))
+    slope = divergence.slope_at_one
+    curvature = _curvature(below, above)
+    return Evaluator(
+        below, above, float(sympy.N(divergence.value_at_zero + slope)), float(sympy.N(divergence.recession_slope - slope)), curvature
+    )
+
+
+def lambdify(xp: Any, symbols: Sequence[sympy.Symbol], expression: Any) -> Callable[..., Any]:
+    """sympy → a Python function over numpy arrays or torch tensors.
+
+    Constants become doubles, and piecewise functions become `where`, since sympy prints them as Python conditionals.
+    """
+    import sympy
+
+    def numeric(e: sympy.Expr) -> sympy.Expr:
+        for kind, name in ((sympy.Max, "maximum"), (sympy.Min, "minimum"), (sympy.Heaviside, "step"), (sympy.Abs, "absolute")):
+            e = e.replace(kind, sympy.Function(name))
+        constant = lambda node: node.is_number and not node.is_Integer and not node.is_Float  # noqa: E731
+        return e.replace(constant, lambda node: sympy.N(node, 17))
+
+    namespace = {name: getattr(xp, name) for name in ("exp", "log", "log1p", "expm1", "sqrt", "sign")}
+    namespace |= {
+        "absolute": xp.abs,
+        "maximum": lambda *values: functools.reduce(lambda a, b: xp.where(a > b, a, b), values),
+        "minimum": lambda *values: functools.reduce(lambda a, b: xp.where(a < b, a, b), values),
+        "step": lambda value, _=0: xp.where(value > 0, 1.0, 0.0),
+    }
+    many = isinstance(expression, tuple)
+    converted = tuple(map(numeric, expression)) if many else numeric(expression)
+    return sympy.lambdify(symbols, converted, modules=[namespace], cse=True)  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=1)
+def _symbols() -> tuple[sympy.Symbol, sympy.Symbol, sympy.Symbol]:
+    import sympy
+
+    return sympy.Symbol("x", real=True), sympy.Symbol("U", positive=True), sympy.Symbol("T", real=True)
+
+
+def _horner(coefficients: Sequence[float], x: Array) -> tuple[Array, Array]:
+    """A polynomial and its derivative."""
+    value = coefficients[-1] + 0 * x
+    derivative = 0 * x
+    for coefficient in coefficients[-2::-1]:
+        derivative = derivative * x + value
+        value = value * x + coefficient
+    return value, derivative
+
+
+def _compile(expression: sympy.Expr) -> HalfGenerator:
+    """Choose, among algebraic rewritings and switch points, what agrees best with high precision."""
+    import mpmath
+    import sympy
+
+    u = expressions.symbol()
+    f = sympy.lambdify(u, expression, "mpmath")
+
+    def exact(x: Any) -> Any:
+        return mpmath.mpf(f(mpmath.exp(x)))
+
+    with mpmath.workdps(_DIGITS):
+        reference: list[Any] = []
+        for x in _grid():
+            if reference and reference[-1] > mpmath.mpf(10) ** 30_000_000:
+                break  # faster than any power, as exp(u): beyond here only "larger than any radius" matters
+            reference.append(exact(x))
+        if all(value == 0 for value in reference):
+            zero = sympy.Integer(0)
+            return HalfGenerator(0.0, zero, zero, 0.0, 0.0, (), 0.0, 0.0, vanishes=True)
+        growth = _growth(exact) if len(reference) == len(_grid()) else Fraction(0)
+        order, leading = _order(exact)
+        series = _series(exact, order)
+        reference_scaled = [float(v * mpmath.exp(growth.numerator * mpmath.mpf(x) / growth.denominator)) for v, x in zip(reference, _grid(), strict=False)]
+    best: HalfGenerator | None = None
+    for candidate, differences in itertools.product(_rewritings(expression * u**growth), (False, True)):
+        value, slope = _in_log_space(candidate, differences)
+        errors = _relative_errors(value, slope, reference_scaled)
+        switch, accuracy = _best_switch(errors, order, series, reference)
+        if best is None or accuracy < 0.5 * best.accuracy:
+            best = HalfGenerator(
+                float(growth), value, slope, order, leading, series if switch else (), switch, accuracy
+            )
+        if accuracy < 2e-15:
+            break
+    assert best is not None
+    return best
+
+
+def _rewritings(expression: sympy.Expr) -> list[sympy.Expr]:
+    """Algebraically equal forms, most literal first; which is accurate is measured."""
+    import sympy
+
+    literal = sympy.powsimp(sympy.expand_log(expression, force=True))
+    expanded = sympy.powsimp(sympy.expand(literal))
+    forms = [literal, sympy.factor(expanded), expanded, sympy.cancel(expanded), _absorb_power(literal)]
+    return list(dict.fromkeys(forms))
+
+
+def _absorb_power(expression: sympy.Expr) -> sympy.Expr:
+    """`u max(a, b)` → `max(u a, u b)`, and the like for `min` and `abs`: valid since u > 0, and finite where 1/u is not."""
+    import sympy
+
+    u = expressions.symbol()
+    kinks = (sympy.Max, sympy.Min, sympy.Abs)
+
+    def absorb(product: sympy.Mul) -> sympy.Expr:
+        power = sympy.Mul(*(a for a in product.args if a.as_base_exp()[0] == u))
+        kink = next(a for a in product.args if isinstance(a, kinks))
+        rest = product / power / kink
+        return rest * kink.func(*(sympy.expand(power * a) for a in kink.args))
+
+    return expression.replace(lambda e: isinstance(e, sympy.Mul) and any(isinstance(a, kinks) for a in e.args), absorb)
+
+
+def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr, sympy.Expr]:
+    """An expression in u and its derivative in x = log u, written in x, U = eˣ and T = eˣ − 1.
+
+    With `differences`, powers `U^k` become `1 + expm1(k x)`, so that constants cancel symbolically.
+    """
+    import sympy
+    from sympy.codegen.cfunctions import expm1, log1p
+
+    u = expressions.symbol()
+    x, U, T = _symbols()
+
+    def factored_log(argument: sympy.Expr) -> sympy.Expr:
+        return sympy.log(sympy.factor(sympy.together(argument)))
+
+    def shifted_log(argument: sympy.Expr) -> sympy.Expr:
+        at_one = argument.subs(T, 0)
+        if not (at_one.is_positive and argument.has(T)):
+            return sympy.log(argument)
+        return sympy.log(at_one) + log1p(sympy.expand(argument / at_one - 1))
+
+    def rewrite(e: sympy.Expr) -> sympy.Expr:
+        e = sympy.expand_log(e.replace(sympy.log, factored_log), force=True).subs(sympy.log(u), x)
+        e = e.subs(u, 1 + T).replace(sympy.log, shifted_log)
+        e = e.xreplace({1 + T: U, 2 + T: 1 + U})
+        if not differences:
+            return e
+        return sympy.expand(e.replace(lambda n: n.is_Pow and n.base == U, lambda n: 1 + expm1(n.exp * x)))
+
+    value = rewrite(expression)
+    slope = sympy.diff(value, x) + sympy.expand(U * (sympy.diff(value, U) + sympy.diff(value, T)))
+    return value, slope
+
+
+@functools.lru_cache(maxsize=1)
+def _grid() -> tuple[float, ...]:
+    """Values of x < 0 at which accuracy is measured: 12 decades below 1, out to e⁻⁷⁰⁰, and where eˣ underflows to 0."""
+    near = -np.logspace(-12, 0, 97)
+    far = -np.concatenate([np.linspace(1.05, 10, 60), np.geomspace(10, 700, 40), (800.0, 1e4, 1e6)])
+    return tuple(map(float, np.concatenate([near, far])))
+
+
+def _growth(exact: Callable[[Any], Any]) -> Fraction:
+    """`a` in `A(x) ~ e^{−a x}`, from the slope of log A between x = −10⁹ and −2·10⁹."""
+    import mpmath
+
+    far = mpmath.mpf(10) ** 9
+    slope = mpmath.log(exact(-2 * far) / exact(-far)) / far
+    return Fraction(str(mpmath.nstr(slope, 25))).limit_denominator(10_000)
+
+
+def _order(exact: Callable[[Any], Any]) -> tuple[float, float]:
+    """`order` and `leading` of `A(x) ~ leading · |x|^order` at x → 0⁻."""
+    import mpmath
+
+    near = mpmath.mpf("-1e-15")
+    if exact(near) == 0:
+        return 0.0, 0.0
+    order = float(mpmath.nint(1000 * mpmath.log(exact(2 * near) / exact(near), 2)) / 1000)
+    return order, float(exact(near) / abs(near) ** order)
+
+
+def _series(exact: Callable[[Any], Any], order: float) -> tuple[float, ...]:
+    """Taylor coefficients of `A(x)/|x|^order` from a 60-digit fit at Chebyshev nodes of [−1, 0]; none for a fractional order."""
+    import mpmath
+
+    if not order or order != round(order):
+        return ()
+    nodes = [-(1 - mpmath.cos(mpmath.pi * (2 * k + 1) / (2 * (_DEGREE + 1)))) / 2 for k in range(_DEGREE + 1)]
+    matrix = mpmath.matrix([[node**j for j in range(_DEGREE + 1)] for node in nodes])
+    values = mpmath.matrix([exact(node) / (-node) ** order for node in nodes])
+    return tuple(float(c) for c in mpmath.lu_solve(matrix, values))
+
+
+def _relative_errors(value: sympy.Expr, slope: sympy.Expr, reference: Sequence[float]) -> np.ndarray:
+    """Error of `value` per grid point; infinite where it or its slope is not a number."""
+    x = np.array(_grid()[: len(reference)])
+    target = np.array(reference)
+    with np.errstate(all="ignore"):
+        values, slopes = lambdify(np, _symbols(), (value, slope))(x, np.exp(x), np.expm1(x))
+        error = np.abs(values - target) / np.abs(target)
+    error = np.where(values == target, 0.0, error)
+    return np.where(np.isnan(error) | (np.isfinite(target) & ~np.isfinite(slopes)), np.inf, error)
+
+
+def _best_switch(
+    errors: np.ndarray, order: float, series: Sequence[float], reference: Sequence[Any]
+) -> tuple[float, float]:
+    """The switch point with the smallest worst error, and that error."""
+    if not series:
+        return 0.0, float(np.max(errors))
+    x = np.array(_grid()[: len(reference)])
+    scaled = np.array([float(v / (-y) ** order) for v, y in zip(reference, map(float, x), strict=True)])
+    with np.errstate(all="ignore"):
+        series_errors = np.abs(_horner(series, x)[0] - scaled) / np.abs(scaled)
+    series_errors = np.where(np.isnan(series_errors), np.inf, series_errors)
+    worst = [(float(np.max(np.where(x > -switch, series_errors, errors))), switch) for switch in _SWITCH_POINTS]
+    accuracy, switch = min(worst, key=lambda pair: (pair[0] > 2 * min(w for w, _ in worst), pair[1]))
+    return switch, accuracy
+
+
+def _curvature(below: HalfGenerator, above: HalfGenerator) -> float:
+    """`f''(1)` from the local orders: finite and positive only for a quadratic minimum."""
+    if below.order == 2 and above.order == 2:
+        return 2 * below.leading
+    return float("inf") if 0 < max(below.order, above.order) < 2 else 0.0

@@ -1,0 +1,86 @@
+"""The band of a single token in arbitrary precision, for the few where doubles lose their digits."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from bandtheory import expressions
+from bandtheory.divergence import FDivergence
+
+_DIGITS = 60
+
+
+def solve_precisely(
+    divergence: FDivergence, log_p: float | None, p: float | None, delta: float, lower: bool
+) -> float:
+    """A log-bound of one token, given exactly by `log_p` or by `p`, correct to double precision.
+
+    The constraint is evaluated straight from the generator in 60 digits and its sign change in the increase of the log-odds is
+    enclosed. A radius that equals the saturation level to 40 digits counts as saturated.
+    """
+    import mpmath
+
+    f, at_zero = _generator(divergence)
+    with mpmath.workdps(_DIGITS):
+        token = _probability(log_p, p)
+        prob, not_prob = reversed(token) if lower else token
+        radius = mpmath.mpf(delta)
+
+        def excess(z: Any) -> Any:
+            c = 1 / (1 + prob * mpmath.expm1(z))
+            return prob * f(mpmath.exp(z) * c) + not_prob * f(c) - radius
+
+        if at_zero is not None:
+            level = prob * f(1 / prob) + not_prob * at_zero
+            if level <= radius * (1 + mpmath.mpf(10) ** -40):
+                return -float("inf") if lower else -float(mpmath.log(prob))
+        low, high = mpmath.mpf(0), mpmath.mpf(1)
+        while excess(high) < 0:
+            low, high = high, 2 * high
+        z = _sign_change(excess, low, high)
+        log_c = -mpmath.log1p(prob * mpmath.expm1(z))
+        return float(log_c if lower else z + log_c)
+
+
+@functools.lru_cache(maxsize=64)
+def _generator(divergence: FDivergence) -> tuple[Callable[[Any], Any], Any]:
+    """The tilted generator for mpmath, and its value at 0 (None if infinite)."""
+    import mpmath
+    import sympy
+
+    at_zero = divergence.value_at_zero + divergence.slope_at_one
+    with mpmath.workdps(_DIGITS):
+        value = None if at_zero == sympy.oo else mpmath.mpf(sympy.N(at_zero, _DIGITS))
+    return sympy.lambdify(expressions.symbol(), divergence.tilted, "mpmath"), value
+
+
+def _probability(log_p: float | None, p: float | None) -> tuple[Any, Any]:
+    """p and 1 − p of the token as given."""
+    import mpmath
+
+    if log_p is not None:
+        return mpmath.exp(mpmath.mpf(log_p)), -mpmath.expm1(mpmath.mpf(log_p))
+    return mpmath.mpf(p), 1 - mpmath.mpf(p)
+
+
+def _sign_change(function: Any, low: Any, high: Any) -> Any:
+    """The sign change of a non-decreasing function, to 30 digits, by false position with the Illinois rule."""
+    import mpmath
+
+    f_low, f_high = function(low), function(high)
+    for _ in range(400):
+        if high - low <= high * mpmath.mpf(10) ** -30:
+            break
+        middle = high - f_high * (high - low) / (f_high - f_low)
+        if not low < middle < high:
+            middle = (low + high) / 2
+        f_middle = function(middle)
+        if f_middle > 0:
+            high, f_high, f_low = middle, f_middle, f_low / 2
+        elif f_middle < 0:
+            low, f_low, f_high = middle, f_middle, f_high / 2
+        else:
+            return middle
+    return (low + high) / 2

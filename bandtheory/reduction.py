@@ -1,0 +1,167 @@
+"""The scalar reduction of the band in log-odds coordinates, and its root.
+
+By theorem 1 the band of a token of old probability p solves `g(p, r) = p f(r) + (1 − p) f(c) = δ` with
+`p r + (1 − p) c = 1`. Everything here is written for the upper bound; the lower bound of p is the complement of the upper
+bound of 1 − p (theorem 5), so one solver serves both.
+
+The unknown is the increase of the log-odds `z = log(r/c) ≥ 0`. It gives both ratios without cancellation,
+
+    1/r = p + (1 − p) e^{−z},     1/c = 1 − p + p e^{z},
+
+and in terms of it `x = log r` and `y = log c` are accurate for every p in (0, 1), however close to either end. The equation
+is solved as `log g = log δ` against `log z`, where it is close to a straight line in both extremes (`g ~ z²` and `g ~ z`).
+The functions are written for an array namespace `xp` that is numpy or torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bandtheory.evaluation import Array, Evaluator
+
+MAX_ITERATIONS = 120
+SMOOTH_STEP = 3e-8  # after a Newton step this short in log z the error of a smooth equation is below 1e-14
+LOG_Z_RANGE = (-420.0, 709.0)  # z from 1e-182 to 1e308
+
+
+class Probability(NamedTuple):
+    """A probability p and its complement, each with its logarithm, all four accurate."""
+
+    log_p: Array
+    log_not_p: Array
+    p: Array
+    not_p: Array
+
+    def mirrored(self) -> Probability:
+        return Probability(self.log_not_p, self.log_p, self.not_p, self.p)
+
+
+class Step(NamedTuple):
+    """What one evaluation at z yields: `log g − log δ`, its derivative by log z, and the two log-ratios."""
+
+    residual: Array
+    slope: Array
+    log_r: Array
+    log_c: Array
+    q: Array
+    not_q: Array
+
+
+def softplus(xp: Any, a: Array) -> Array:
+    """`log(1 + eᵃ)` without overflow."""
+    return xp.where(a > 0, a, 0.0) + xp.log1p(xp.exp(-xp.abs(a)))
+
+
+class Reduction:
+    """The equation `log g(z) = log δ` of one divergence in one array namespace."""
+
+    def __init__(self, evaluator: Evaluator, xp: Any = np) -> None:
+        self.xp = xp
+        self.evaluator = evaluator
+        self.below = evaluator.below.code(xp)
+        self.above = evaluator.above.code(xp)
+        self.smooth = evaluator.smooth
+
+    def step(self, prob: Probability, log_delta: Array, z: Array) -> Step:
+        """Evaluate at z > 0. Shapes broadcast; all arrays of one dtype."""
+        xp, (log_p, log_not_p, p, not_p) = self.xp, prob
+        # 1/r − 1, in (−1, 0); log r from it, or from log 1/r = log p + log(1 + e^{log((1−p)/p) − z}) where it nears −1
+        inverse_r_m1 = not_p * xp.expm1(-z)
+        inverse_r = p + not_p * xp.exp(-z)
+        far_r = log_p + softplus(xp, log_not_p - log_p - z)
+        log_r = -xp.where(inverse_r_m1 > -0.5, xp.log1p(inverse_r_m1), far_r)
+        # 1/c − 1, in (0, ∞); p eᶻ is formed in the exponent where either factor leaves the range of doubles
+        growth = xp.where((z < 500) & (p > 1e-300), p * xp.expm1(z), xp.exp(log_p + z) * -xp.expm1(-z))
+        far_c = log_not_p + softplus(xp, log_p - log_not_p + z)
+        log_c = -xp.where(growth < 1, xp.log1p(growth), far_c)
+        c = 1 / (1 + growth)
+        c_m1 = xp.where(growth < 1, -growth * c, c - 1)
+
+        log_above, above_slope = self.above(-log_r, inverse_r, inverse_r_m1)
+        log_below, below_slope = self.below(log_c, c, c_m1)
+        first, second = log_p + log_r + log_above, log_not_p + log_below
+        log_g = xp.logaddexp(first, second)
+        q, not_q = xp.exp(log_p + log_r), xp.exp(log_not_p + log_c)
+        # a term that is 0 has weight 0, whatever its logarithmic slope
+        above_part = xp.where(first > -np.inf, xp.exp(first - log_g) * not_q * (1 - above_slope), 0.0)
+        below_part = xp.where(second > -np.inf, xp.exp(second - log_g) * q * below_slope, 0.0)
+        return Step(log_g - log_delta, z * (above_part - below_part), log_r, log_c, q, not_q)
+
+    def saturation(self, prob: Probability, log_delta: Array) -> Array:
+        """`log g − log δ` at r = 1/p (theorem 6): the upper bound is 1/p where this is ≤ 0."""
+        xp = self.xp
+        log_above, _ = self.above(prob.log_p, prob.p, -prob.not_p)
+        at_zero = self.evaluator.value_at_zero
+        log_at_zero = np.log(at_zero) if at_zero > 0 else -np.inf
+        return xp.logaddexp(log_above, prob.log_not_p + log_at_zero) - log_delta
+
+    def start(self, prob: Probability, log_delta: Array) -> Array:
+        """A first guess of log z: the leading order of g at 1, `leading · z^order · p (1 − p)` for a quadratic minimum."""
+        xp, half = self.xp, self.evaluator.below
+        order, leading = (half.order, half.leading) if half.order and half.leading else (2.0, 1.0)
+        guess = (log_delta - np.log(leading) - prob.log_p - prob.log_not_p) / order
+        reach = xp.log(1.0 + xp.where(prob.log_p < prob.log_not_p, prob.log_not_p - prob.log_p, 0.0))
+        return xp.where(guess < reach, guess, reach)
+
+
+class Root(NamedTuple):
+    """log z of the root, both log-ratios there, and the relative error to expect in each of the two."""
+
+    log_z: np.ndarray
+    log_r: np.ndarray
+    log_c: np.ndarray
+    error_r: np.ndarray
+    error_c: np.ndarray
+
+
+def solve(reduction: Reduction, prob: Probability, log_delta: np.ndarray, log_z: np.ndarray) -> Root:
+    """The root by Newton's method inside a bracket that only shrinks; numpy, 1-D arrays of one length.
+
+    A step that leaves the bracket is replaced by its midpoint (or, with one end still open, by a step that doubles).
+    Converged elements drop out of later iterations; their last, tiny step is applied to the ratios to first order.
+    """
+    at = np.clip(log_z, *LOG_Z_RANGE)
+    size = at.size
+    result = Root(*(np.full(size, np.nan) for _ in Root._fields))
+    low, high, stride = np.full(size, LOG_Z_RANGE[0]), np.full(size, LOG_Z_RANGE[1]), np.ones(size)
+    where = np.arange(size)
+    tiny = SMOOTH_STEP if reduction.smooth else 0.0
+    for _ in range(MAX_ITERATIONS):
+        z = np.exp(at)
+        step = reduction.step(prob, log_delta, z)
+        above = step.residual > 0
+        high, low = np.where(above, at, high), np.where(above, low, at)
+        newton = at - step.residual / step.slope
+        inside = (newton > low) & (newton < high)
+        one_sided = np.where(above, np.maximum(at - stride, low), np.minimum(at + stride, high))
+        open_end = np.where(above, low == LOG_Z_RANGE[0], high == LOG_Z_RANGE[1])
+        proposal = np.where(inside, newton, np.where(open_end, one_sided, (low + high) / 2))
+        proposal = np.where(step.residual == 0, at, proposal)
+        move = proposal - at
+        rounding = 1e-15 * np.maximum(1.0, np.abs(at))
+        done = (inside & (np.abs(move) < tiny)) | (np.abs(move) <= rounding) | (high - low <= rounding)
+        if done.any():
+            index = where[done]
+            for target, value in zip(result, _finish(reduction, prob, step, z, proposal, move), strict=True):
+                target[index] = value[done]
+            keep = ~done
+            if not keep.any():
+                return result
+            where, proposal, low, high, stride = where[keep], proposal[keep], low[keep], high[keep], stride[keep]
+            prob, log_delta = Probability(*(a[keep] for a in prob)), log_delta[keep]
+        at = proposal
+        stride = stride * 2
+    return result
+
+
+def _finish(
+    reduction: Reduction, prob: Probability, step: Step, z: np.ndarray, log_z: np.ndarray, move: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """The fields of `Root`: the step applied, and the rounding errors of `log g` carried over to the ratios."""
+    log_r = step.log_r + step.not_q * z * move
+    log_c = step.log_c - step.q * z * move
+    rounding = 2.3e-16 * (np.abs(prob.log_p) + np.abs(prob.log_not_p) + np.abs(log_r) + 8) + reduction.evaluator.accuracy
+    per_log_z = rounding / np.abs(step.slope) * z
+    return log_z, log_r, log_c, per_log_z * step.not_q / np.abs(log_r), per_log_z * step.q / np.abs(log_c)
