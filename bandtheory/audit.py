@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,17 +24,6 @@ BIN_EDGES = (0.0, 0.01, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 MAX_LOG_RATIO = 20.0
 """`policy_loss` clamps the log-ratio to ±20: outside there is no gradient, so such a token has no mass."""
-
-
-class _BoundsLike(Protocol):
-    @property
-    def lower(self) -> NDArray[np.float64]: ...
-    @property
-    def upper(self) -> NDArray[np.float64]: ...
-
-
-class _RuleLike(Protocol):
-    def log_bounds(self, logp: NDArray[np.float64], /) -> _BoundsLike: ...
 
 
 def audit(
@@ -102,7 +91,7 @@ class _Total:
 class _Tally:
     """Running sums of one rule; first index 0 is up, 1 is down."""
 
-    def __init__(self, rule: _RuleLike) -> None:
+    def __init__(self, rule: Rule) -> None:
         self.rule = rule
         self.clipped = np.zeros((2, len(BIN_EDGES) - 1), np.int64)
         self.removed = np.zeros((2, len(BIN_EDGES) - 1))

@@ -159,32 +159,28 @@ def _shares(parts: ArrayLike, wholes: ArrayLike) -> tuple[float, ...]:
 
 
 def _tables(report: AuditReport) -> list[Table]:
-    """The rules on all tokens; then, by old probability, tokens clipped and mass removed."""
+    def clipped(row: RuleAudit, i: int) -> str:
+        return f"{row.clipped_up[i]:,} + {row.clipped_down[i]:,}"
+
+    def removed(row: RuleAudit, i: int) -> str:
+        return _percent(row.removed_share_by_bin[i])
+
     return [
         _summary(report),
-        _by_bin(report, "Tokens clipped, up + down", lambda row, i: f"{row.clipped_up[i]:,} + {row.clipped_down[i]:,}"),
-        _by_bin(
-            report, "Share of the bin's policy-gradient mass removed", lambda row, i: _percent(row.removed_share_by_bin[i])
-        ),
+        _by_bin(report, "Tokens clipped, up + down", clipped),
+        _by_bin(report, "Share of the bin's policy-gradient mass removed", removed),
     ]
 
 
 def _summary(report: AuditReport) -> Table:
-    shape = " × ".join(str(n) for n in report.shape)
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=Text(f"{report.source}: {report.tokens:,} valid tokens of {shape}", style="table.title"), title_justify="left"
-    )
+    shape = " × ".join(str(n) for n in report.shape)
+    title = Text(f"{report.source}: {report.tokens:,} valid tokens of {shape}", style="table.title")
+    table = Table(title=title, title_justify="left")
     table.add_column("rule", no_wrap=True)
-    for heading in (
-        "clipped up",
-        "clipped down",
-        "mass removed",
-        "upper bound, tightest to widest",
-        "lower bound, tightest to widest",
-    ):
+    for heading in ("clipped up", "clipped down", "mass removed", "upper, tightest to widest", "lower, tightest to widest"):
         table.add_column(heading, justify="right")
     for row in report.rules:
         table.add_row(

@@ -230,14 +230,13 @@ class _Engine:
         else:
             value, error = np.where(saturated, -prob.log_p, root.log_r), root.error_r
         # a saturation that rounding could have decided is in doubt too; it only matters for the complement
-        doubt = np.where(saturated, lower & (saturation > -1e-11), ~(error < DOUBT))
-        return value, doubt
+        doubt = np.where(saturated, lower & (saturation > -1e-11), ~(error < DOUBT) & ~np.isinf(value))
+        return value, doubt & (np.minimum(prob.log_p, prob.log_not_p) > -REACH)
 
     def _edge(self, prob: Probability, delta: Floats, lower: bool) -> Floats:
         """p = 1 and p = 0 (theorem 7), and δ = 0."""
         evaluator = self.reduction.evaluator
-        flat = evaluator.below.order == 0 and evaluator.above.order == 0
-        if flat and np.any(delta == 0):
+        if evaluator.flat and np.any(delta == 0):
             # a generator that is flat around 1: the largest feasible set, approached through the smallest radius
             bounded = _probability(np.clip(prob.log_p, -REACH, -1e-300), None)
             value, _ = self._root(bounded, np.full_like(delta, -REACH), None, lower)
@@ -253,19 +252,18 @@ class _Engine:
         return value
 
     def _limit(self, delta: Floats) -> Floats:
-        """The complement's log-ratio as p → 0: 0 where f'(∞) = ∞, else the root far out, where it no longer moves."""
-        if np.isinf(self.reduction.evaluator.recession_slope):
-            return np.zeros_like(delta)
-        far = np.full_like(delta, -1e9)
-        prob = _probability(far, None)
-        return self._root(prob, np.log(delta), None, lower=True)[0]
+        """The complement's log-ratio as p → 0, for positive radii."""
+        from bandtheory.reduction import certain_limit
+
+        radii, index = np.unique(delta, return_inverse=True)
+        return np.array([certain_limit(self.reduction, r) if r > 0 else 0.0 for r in radii])[index]
 
 
-def _take(prob: Probability, mask: NDArray[np.bool_] | NDArray[np.int64]) -> tuple[Probability, slice | NDArray[np.bool_]]:
+def _take(prob: Probability, mask: NDArray[np.bool_]) -> tuple[Probability, slice | NDArray[np.bool_]]:
     """The masked entries of a probability, without a copy when all are taken."""
-    if mask.dtype == bool and mask.all():
+    if mask.all():
         return prob, slice(None)
-    return type(prob)(*(field[mask] for field in prob)), mask  # type: ignore[return-value]
+    return prob.where(mask), mask
 
 
 def _probability(log_p: Floats, p: Floats | None) -> Probability:
@@ -274,6 +272,4 @@ def _probability(log_p: Floats, p: Floats | None) -> Probability:
 
     if p is not None:
         return Probability(log_p, np.log1p(-p), p, 1 - p)
-    not_p = -np.expm1(log_p)
-    p = np.exp(log_p)
-    return Probability(log_p, np.where(log_p > -0.7, np.log(not_p), np.log1p(-p)), p, not_p)
+    return Probability.from_log(np, log_p)

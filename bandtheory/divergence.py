@@ -50,10 +50,7 @@ class FDivergence:
 
         Where `f` has a kink at 1, `s` is the mean of the two one-sided slopes.
         """
-        import sympy
-
-        u = expressions.symbol()
-        return sympy.expand(self.generator - self.slope_at_one * (u - 1)) if self.slope_at_one else self.generator
+        return self.generator - self.slope_at_one * (expressions.symbol() - 1)
 
     @cached_property
     def slope_at_one(self) -> sympy.Expr:

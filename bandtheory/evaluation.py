@@ -104,6 +104,11 @@ class Evaluator:
         return not any(half.scaled.has(sympy.Abs, sympy.Max, sympy.Min) for half in (self.below, self.above))
 
     @property
+    def flat(self) -> bool:
+        """Whether `f̃ = 0` in a neighbourhood of 1, so that the band of radius 0 is more than the point 1."""
+        return self.below.order == 0 and self.above.order == 0
+
+    @property
     def accuracy(self) -> float:
         """Worst relative error of `f̃` found on the grid."""
         return max(self.below.accuracy, self.above.accuracy)

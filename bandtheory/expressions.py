@@ -1,8 +1,8 @@
 """Text to sympy by an explicit whitelist.
 
 The grammar is a small part of Python's expression syntax, read with `ast.parse` and translated node by node. Nothing is
-evaluated, no name is looked up outside `FUNCTIONS`, `CONSTANTS` and the declared parameters, and the size of everything
-(text, depth, numbers, exponents) is bounded before any algebra happens.
+evaluated, no name is looked up outside `FUNCTIONS`, `CONSTANTS` and the declared parameters. The size of the text is bounded
+before any algebra, and the size of numbers, exponents and degrees after each step of it: sympy hangs on large ones.
 
     expression := number | u | pi | e | parameter | -x | x + y | x - y | x * y | x / y | x ** constant | function(x, ...)
     function   := log | exp | sqrt | abs | max | min
@@ -28,7 +28,7 @@ MAX_NODES = 160
 MAX_EXPONENT = 64
 MAX_DIGITS = 40
 MAX_BITS = 4096  # of a numerator or denominator after arithmetic: (1 + 1e-39)**64**64**64 stays near 1 but has 10⁷ digits
-MAX_WITH_LOG = 10**6
+MAX_WITH_LOG = 10**6  # of a numerator or denominator next to log(number) inside exp, where sympy forms number**factor
 MAX_DEGREE = 64  # of a sum of polynomials or quotients in u with rational coefficients
 MAX_IRRATIONAL_DEGREE = 4  # the same with pi, e, sqrt(2), ...: sympy factors it to learn a sign, (u + 3**0.7)**8 takes minutes
 MAX_GROWTH = 600.0  # ln of the largest argument of exp on u in [1e-120, 1e120]; exp(u**8) there takes mpmath minutes

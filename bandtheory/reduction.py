@@ -34,6 +34,16 @@ class Probability(NamedTuple):
     p: Array
     not_p: Array
 
+    @classmethod
+    def from_log(cls, xp: Any, log_p: Array) -> Probability:
+        """From `log p < 0`; the logarithm of the complement is taken where its argument is not rounded to 1."""
+        p, not_p = xp.exp(log_p), -xp.expm1(log_p)
+        return cls(log_p, xp.where(log_p > -0.7, xp.log(not_p), xp.log1p(-p)), p, not_p)
+
+    def where(self, mask: Array) -> Probability:
+        """The masked entries."""
+        return Probability(*(field[mask] for field in self))
+
     def mirrored(self) -> Probability:
         return Probability(self.log_not_p, self.log_p, self.not_p, self.p)
 
@@ -107,20 +117,85 @@ class Reduction:
 
 
 class Root(NamedTuple):
-    """log z of the root, both log-ratios there, and the relative error to expect in each of the two."""
+    """log z of the root, both log-ratios there, the relative error to expect in each of the two, and the steps taken."""
 
     log_z: np.ndarray
     log_r: np.ndarray
     log_c: np.ndarray
     error_r: np.ndarray
     error_c: np.ndarray
+    steps: np.ndarray
+
+
+def certain_limit(reduction: Reduction, delta: float) -> float:
+    """`lim log c` of the upper bound for p → 0, that is of the lower bound for p → 1 (theorem 7), numpy.
+
+    The root y of `f̃(e^y) + (1 − e^y) f̃'(∞) = δ`: 0 where f'(∞) is infinite, −∞ where even y = −∞ stays within δ.
+    """
+    from scipy.optimize import brentq
+
+    evaluator = reduction.evaluator
+    if not np.isfinite(evaluator.recession_slope):
+        return 0.0
+    if evaluator.value_at_zero + evaluator.recession_slope <= delta:
+        return -np.inf
+
+    def excess(log_size: float) -> float:
+        y = -np.exp(np.array([log_size]))
+        log_value, _ = reduction.below(y, np.exp(y), np.expm1(y))
+        return float(np.logaddexp(log_value, np.log(-np.expm1(y) * evaluator.recession_slope))[0]) - float(np.log(delta))
+
+    with np.errstate(all="ignore"):
+        return -float(np.exp(brentq(excess, -690.0, 690.0, xtol=1e-15, rtol=1e-15)))
+
+
+def _advance(
+    xp: Any, step: Step, at: Array, low: Array, high: Array, stride: Array, far: Array
+) -> tuple[Array, Array, Array, Array]:
+    """The next `log z`, the narrowed bracket, and whether the step is Newton's.
+
+    A Newton step that leaves the bracket is replaced by the midpoint or, with one end still open, by a step of `stride`.
+    """
+    above = step.residual > 0
+    high, low = xp.where(above, at, high), xp.where(above, low, at)
+    ratio = step.residual / step.slope
+    # far above the root log g grows like z rather than log z: take Newton's step in z, or, where z − residual/slope has no
+    # digits left, fall back to `far`
+    newton = xp.clip(at + xp.where((step.residual > 1) & (ratio < 1), xp.log1p(-ratio), -ratio), *LOG_Z_RANGE)
+    newton = xp.where((step.residual > 1) & (ratio > 0.9) & (far > low) & (far < at), far, newton)
+    inside = (newton >= low) & (newton <= high) & (xp.abs(ratio) < np.inf)
+    open_end = xp.where(above, low == LOG_Z_RANGE[0], high == LOG_Z_RANGE[1])
+    one_sided = xp.where(above, xp.maximum(at - stride, low), xp.minimum(at + stride, high))
+    fallback = xp.where(open_end, one_sided, (low + high) / 2)
+    proposal = xp.where(step.residual == 0, at, xp.where(inside, newton, fallback))
+    return proposal, low, high, inside
+
+
+def _far(xp: Any, prob: Probability, log_delta: Array) -> Array:
+    """log of a z beyond which a term that grows like a power of r or 1/c exceeds any δ of interest."""
+    return xp.log(1 - prob.log_p - prob.log_not_p + xp.abs(log_delta + 0 * prob.log_p))
+
+
+def solve_fixed(reduction: Reduction, prob: Probability, log_delta: float, iterations: int) -> tuple[Array, Array]:
+    """Log-ratios `log r` and `log c` of the root after a fixed number of steps, with no decision that depends on the data."""
+    xp = reduction.xp
+    at = xp.clip(reduction.start(prob, log_delta), *LOG_Z_RANGE)
+    low, high, stride = xp.full_like(at, LOG_Z_RANGE[0]), xp.full_like(at, LOG_Z_RANGE[1]), xp.ones_like(at)
+    far = _far(xp, prob, log_delta)
+    for _ in range(iterations):
+        step = reduction.step(prob, log_delta, xp.exp(at))
+        at, low, high, _ = _advance(xp, step, at, low, high, stride, far)
+        stride = stride * 2
+    step = reduction.step(prob, log_delta, xp.exp(at))
+    # at the end of the range log c is below −10³⁰⁷: an overflow, not a value
+    return step.log_r, xp.where(at < LOG_Z_RANGE[1], step.log_c, -np.inf)
 
 
 def solve(reduction: Reduction, prob: Probability, log_delta: np.ndarray, log_z: np.ndarray) -> Root:
     """The root by Newton's method inside a bracket that only shrinks; numpy, 1-D arrays of one length.
 
-    A step that leaves the bracket is replaced by its midpoint (or, with one end still open, by a step that doubles).
-    Converged elements drop out of later iterations; their last, tiny step is applied to the ratios to first order.
+    Converged elements drop out of later iterations; their last, tiny step is applied to the ratios to first order. What has
+    not converged after `MAX_ITERATIONS` stays NaN.
     """
     at = np.clip(log_z, *LOG_Z_RANGE)
     size = at.size
@@ -128,29 +203,23 @@ def solve(reduction: Reduction, prob: Probability, log_delta: np.ndarray, log_z:
     low, high, stride = np.full(size, LOG_Z_RANGE[0]), np.full(size, LOG_Z_RANGE[1]), np.ones(size)
     where = np.arange(size)
     tiny = SMOOTH_STEP if reduction.smooth else 0.0
-    for _ in range(MAX_ITERATIONS):
+    for iteration in range(MAX_ITERATIONS):
         z = np.exp(at)
         step = reduction.step(prob, log_delta, z)
-        above = step.residual > 0
-        high, low = np.where(above, at, high), np.where(above, low, at)
-        newton = at - step.residual / step.slope
-        inside = (newton > low) & (newton < high)
-        one_sided = np.where(above, np.maximum(at - stride, low), np.minimum(at + stride, high))
-        open_end = np.where(above, low == LOG_Z_RANGE[0], high == LOG_Z_RANGE[1])
-        proposal = np.where(inside, newton, np.where(open_end, one_sided, (low + high) / 2))
-        proposal = np.where(step.residual == 0, at, proposal)
+        proposal, low, high, inside = _advance(np, step, at, low, high, stride, _far(np, prob, log_delta))
         move = proposal - at
-        rounding = 1e-15 * np.maximum(1.0, np.abs(at))
+        rounding = 4e-15 * np.maximum(1.0, np.abs(at))
         done = (inside & (np.abs(move) < tiny)) | (np.abs(move) <= rounding) | (high - low <= rounding)
         if done.any():
             index = where[done]
-            for target, value in zip(result, _finish(reduction, prob, step, z, proposal, move), strict=True):
+            for target, value in zip(result, _finish(reduction, prob, step, z, proposal, move), strict=False):
                 target[index] = value[done]
+            result.steps[index] = iteration + 1
             keep = ~done
             if not keep.any():
                 return result
             where, proposal, low, high, stride = where[keep], proposal[keep], low[keep], high[keep], stride[keep]
-            prob, log_delta = Probability(*(a[keep] for a in prob)), log_delta[keep]
+            prob, log_delta = prob.where(keep), log_delta[keep]
         at = proposal
         stride = stride * 2
     return result
@@ -161,7 +230,7 @@ def _finish(
 ) -> tuple[np.ndarray, ...]:
     """The fields of `Root`: the step applied, and the rounding errors of `log g` carried over to the ratios."""
     log_r = step.log_r + step.not_q * z * move
-    log_c = step.log_c - step.q * z * move
+    log_c = np.where(log_z < LOG_Z_RANGE[1], step.log_c - step.q * z * move, -np.inf)
     rounding = 2.3e-16 * (np.abs(prob.log_p) + np.abs(prob.log_not_p) + np.abs(log_r) + 8) + reduction.evaluator.accuracy
     per_log_z = rounding / np.abs(step.slope) * z
     return log_z, log_r, log_c, per_log_z * step.not_q / np.abs(log_r), per_log_z * step.q / np.abs(log_c)

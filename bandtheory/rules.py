@@ -57,7 +57,7 @@ class RatioClip:
         return math.log1p(-self.low) if self.low < 1 else -math.inf, math.log1p(self.high)
 
     def __str__(self) -> str:
-        return f"clip:{self.low:.15g},{self.high:.15g}"
+        return f"clip:{_text(self.low)},{_text(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class AdaptiveClip:
         return lower, xp.where(upper < cap, upper, cap)
 
     def __str__(self) -> str:
-        return f"dcpo:{self.low:.15g},{self.high:.15g}"
+        return f"dcpo:{_text(self.low)},{_text(self.high)}"
 
 
 @dataclass(frozen=True)
@@ -109,8 +109,8 @@ class Band:
         return log_bounds(logp=logp, divergence=self.divergence, delta=self.delta, max_ratio=self.max_ratio)
 
     def __str__(self) -> str:
-        cap = "" if self.max_ratio is None else f":{self.max_ratio:.15g}"
-        return f"band:{self.divergence}:{self.delta:.15g}{cap}"
+        cap = "" if self.max_ratio is None else f":{_text(self.max_ratio)}"
+        return f"band:{self.divergence}:{_text(self.delta)}{cap}"
 
 
 @dataclass(frozen=True)
@@ -195,6 +195,11 @@ _PARSERS: dict[str, Callable[[str, str], Rule]] = {
     "band": lambda text, rest: Band(*_band_parameters(text, rest)),
     "relaxed": lambda text, rest: RelaxedBand(*_band_parameters(text, rest)),
 }
+
+
+def _text(value: float) -> str:
+    """The shortest decimal that reads back as the same number."""
+    return repr(float(value)).removesuffix(".0")
 
 
 def _number(text: str, part: str) -> float:

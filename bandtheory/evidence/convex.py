@@ -1,0 +1,297 @@
+"""The n-token problem itself, solved as a conic program: what theorem 1 must agree with, for any divergence and any policy.
+
+    max or min Q_a / P_a   subject to   Q ≥ 0,  Σ Q_i = 1,  Σ P_i f(Q_i / P_i) ≤ δ
+
+cvxpy sees P, δ and a conic form of the generator that is translated from sympy; nothing here knows the scalar constraint or the
+bounds that follow from it. A solver's word is not taken for its answer: its point is moved along the ray from P to the edge of
+the feasible set, its divergence evaluated anew, and the optimum bounded by weak duality on the other side (`enclosure`). The
+status is "optimal" only if the two sides are within `TOLERANCE`, whatever the solver claims.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import cvxpy as cp
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bandtheory.divergence import FDivergence, as_divergence
+from bandtheory.evidence.conic import Conic, ConvexUnavailable, conic_form
+from bandtheory.evidence.enclosure import Enclosure, slope_at_one
+
+__all__ = ["SMALL_RATIO", "TOLERANCE", "ConvexError", "ConvexSolution", "ConvexUnavailable", "solve_convex"]
+
+TOLERANCE = 1e-7  # largest relative gap that may be called optimal
+SMALL_RATIO = 1e-6  # the gap is relative to the ratio, but below this to SMALL_RATIO: solvers cannot resolve less
+SMALLEST_PROBABILITY = 1e-14  # 1/P multiplies the program's coefficients; below this float64 cannot hold them side by side
+SMALL_RADIUS = 1e-8  # below it the program is solved at this radius for the direction P → Q; its length is found at δ
+
+Array = NDArray[np.float64]
+_cp: Any = cp  # cvxpy's annotations do not list its atoms
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """One way to pose the program to one solver.
+
+    `balance` 1 counts a token's move in mass, 0 in ratio. `box` keeps ratios within that many expected moves of 1; without it
+    a token of probability 1e-8 may be off by a factor 1e4, which costs the solver's tolerance nothing. A box can only shrink
+    the feasible set, so a point in it is feasible, and the dual bound does not know about it. `near_zero` counts a small ratio
+    of the action in its own units instead of its distance from 1.
+    """
+
+    solver: str
+    balance: float
+    box: float
+    options: dict[str, Any]
+    near_zero: bool = False
+
+
+def _clarabel(balance: float, box: float, regularization: float, step: float = 0.9) -> _Attempt:
+    tolerances = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10)
+    # With loose "reduced" tolerances Clarabel hands over a stalled point instead of raising, to be verified here.
+    reduced = {"reduced_tol_gap_abs": 1e-2, "reduced_tol_gap_rel": 1e-2, "reduced_tol_feas": 1e-3, "reduced_tol_ktratio": 1e-1}
+    tuning = {"static_regularization_constant": regularization, "max_step_fraction": step, "max_iter": 200}
+    return _Attempt("CLARABEL", balance, box, {**tolerances, **reduced, **tuning})
+
+
+_SCS = {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20_000}
+_ATTEMPTS = (
+    _clarabel(1, 4, 1e-14),
+    _clarabel(1, 4, 1e-12),
+    _clarabel(0.5, 4, 1e-12),
+    _clarabel(0, 4, 1e-12),
+    _clarabel(0, 4, 1e-14),
+    replace(_clarabel(1, 4, 1e-14), near_zero=True),
+    replace(_clarabel(0, 4, 1e-12), near_zero=True),
+    _clarabel(1, 1e6, 1e-8, step=0.99),
+    _clarabel(1, 2.2, 1e-14, step=0.8),
+    _Attempt("SCS", 0, 4, _SCS, near_zero=True),
+    _Attempt("SCS", 0.5, 4, _SCS),
+)
+
+
+class ConvexError(RuntimeError):
+    """No solver returned a point; the message lists the attempts."""
+
+
+@dataclass(frozen=True)
+class ConvexSolution:
+    """A verified enclosure of the optimum of the n-token problem.
+
+    Attributes:
+        ratio: Q_a/P_a at `policy`, which is feasible: at most the maximum (side "upper"), at least the minimum ("lower").
+        policy: Q, shape (n,), the feasible policy.
+        dual: the multiplier λ of the divergence constraint that gives `dual_bound`: |d ratio / d δ| where that exists.
+        dual_bound: bound of the optimal ratio by weak duality, on the other side of it than `ratio`.
+        gap: |dual_bound − ratio| / max(ratio, SMALL_RATIO).
+        status: "optimal" if gap ≤ TOLERANCE, else "inaccurate": then only the enclosure is claimed, not the ratio.
+        solver: the solver whose point this is.
+        seconds: wall time, including verification.
+        divergence: Σ P f(Q/P) at `policy`, in nats, at most δ.
+        attempts: one line per solver run: its own status, its unverified ratio, the gap after verification.
+    """
+
+    ratio: float
+    policy: Array = field(repr=False)
+    dual: float
+    dual_bound: float
+    gap: float
+    status: str
+    solver: str
+    seconds: float
+    divergence: float
+    attempts: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def evidence(self) -> str:
+        """One line: how far the ratio is known, and from what."""
+        return f"conic program of {self.policy.size} tokens, {self.solver}, {self.status}, verified relative gap {self.gap:.1e}"
+
+    def __str__(self) -> str:
+        return f"ratio {self.ratio:.12g}, dual bound {self.dual_bound:.12g}, multiplier {self.dual:.6g} ({self.evidence})"
+
+
+def solve_convex(
+    P: ArrayLike,
+    action: int,
+    divergence: str | FDivergence = "kl",
+    delta: float = 0.05,
+    side: str = "upper",
+    *,
+    conic: Conic | None = None,
+) -> ConvexSolution:
+    """Solve `max` (side "upper") or `min` ("lower") of `Q_a/P_a` over policies with `Σ P_i f(Q_i/P_i) ≤ δ`.
+
+    Args:
+        P: old policy, shape (n,), n ≥ 2, each at least SMALLEST_PROBABILITY (strictly positive: 0 is refused), with sum 1
+            within 1e-9 (it is renormalised).
+        action: the token a, 0 ≤ a < n.
+        divergence: an FDivergence, a catalogue name or an expression in u.
+        delta: radius δ ≥ 0 in nats.
+        side: "upper" or "lower".
+        conic: for a generator that cannot be translated: takes a cvxpy expression of ratios, shape (n,), and returns the convex
+            expression `f` of it, elementwise. The answer is verified against the generator of `divergence`, not against this.
+            Programs are cached by this function: define it once, not in a loop.
+
+    Returns:
+        A ConvexSolution with status "optimal" or "inaccurate"; see there for what each claims.
+
+    Raises:
+        ValueError: an argument outside the above.
+        ConvexUnavailable: the generator has no disciplined convex form and `conic` is missing or not convex.
+        ConvexError: no solver returned a point.
+    """
+    started = time.perf_counter()
+    policy = _checked_policy(P)
+    _check_rest(policy.size, action, delta, side)
+    f = as_divergence(divergence)
+    enclosure = Enclosure(policy, int(action), float(delta), 1 if side == "upper" else -1, f)
+    size = enclosure.feasible_move(max(delta, SMALL_RADIUS))
+    best: ConvexSolution | None = None
+    log: list[str] = []
+    for attempt in _ATTEMPTS:
+        answer = _solve(enclosure, size, attempt, conic, best.ratio if best else 1.0)
+        if isinstance(answer, str):
+            log.append(f"{attempt.solver}: {answer}")
+            continue
+        found = _verified(enclosure, answer, attempt.solver)
+        claimed = answer.masses[action] / policy[action]
+        log.append(f"{attempt.solver}: {answer.status}, ratio {claimed:.12g} unverified, gap {found.gap:.1e} verified")
+        if best is None or found.gap < best.gap:
+            best = found
+        if best.status == "optimal":
+            break
+    if best is None:
+        raise ConvexError(f"no solver returned a point for {f.name!r}, delta {delta}, action {action}: {'; '.join(log)}")
+    return replace(best, seconds=time.perf_counter() - started, attempts=tuple(log))
+
+
+def _checked_policy(P: ArrayLike) -> Array:
+    try:
+        policy = np.array(P, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"P must be an array of probabilities: {error}") from None
+    if policy.ndim != 1 or policy.size < 2:
+        raise ValueError(f"P must be one-dimensional with at least 2 tokens, got shape {policy.shape}")
+    bad = np.flatnonzero(~(np.isfinite(policy) & (policy >= SMALLEST_PROBABILITY)))
+    if bad.size:
+        raise ValueError(f"P[{bad[0]}] is {policy[bad[0]]}; every probability must be a number ≥ {SMALLEST_PROBABILITY}")
+    total = math.fsum(policy)
+    if abs(total - 1) > 1e-9:
+        raise ValueError(f"P sums to {total!r}; it must sum to 1 within 1e-9")
+    return policy / total
+
+
+def _check_rest(n: int, action: object, delta: object, side: object) -> None:
+    if isinstance(action, bool) or not isinstance(action, int | np.integer) or not 0 <= action < n:
+        raise ValueError(f"action is {action!r}; it must be an integer from 0 to {n - 1}")
+    if isinstance(delta, bool) or not isinstance(delta, int | float | np.integer | np.floating) or not 0 <= delta < math.inf:
+        raise ValueError(f"delta is {delta!r}; it must be a finite number ≥ 0")
+    if side not in ("upper", "lower"):
+        raise ValueError(f"side is {side!r}; it must be 'upper' or 'lower'")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a solver returned: masses Q, shape (n,), its multipliers in units of the ratio, and its own status."""
+
+    masses: Array
+    multiplier: float
+    price: float
+    status: str
+
+
+@dataclass(frozen=True)
+class _Program:
+    problem: cp.Problem
+    x: cp.Variable
+    parameters: dict[str, cp.Parameter]
+    radius: cp.Constraint
+    total: cp.Constraint
+
+
+@lru_cache(maxsize=32)
+def _compiled(divergence: FDivergence, n: int, conic: Conic | None) -> _Program:
+    """`max objective·x` over ratios `R = base + scale·x ≥ 0`, compiled once; afterwards only parameters change.
+
+    `f(R_i) − s (R_i − 1) ≤ height_i t_i`, `Σ t_i ≤ budget` and `mass·x = rest`, with `s` the slope of f at 1: the tilted
+    generator is the same divergence, and small where R is close to 1.
+    """
+    x, t = cp.Variable(n), cp.Variable(n)
+    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
+        ("base", "scale", "floor", "ceiling", "objective", "height", "mass"), (n,)
+    )
+    shapes |= {"budget": (), "rest": ()}
+    parameters = {name: cp.Parameter(shape, nonneg=name in ("scale", "height")) for name, shape in shapes.items()}
+    ratios = parameters["base"] + _cp.multiply(parameters["scale"], x)
+    form = (conic or conic_form(divergence))(ratios)
+    if not isinstance(form, cp.Expression) or form.shape != (n,) or not form.is_convex():
+        raise ConvexUnavailable(f"conic must return a convex cvxpy expression of shape ({n},), got {form}")
+    epigraph = form - slope_at_one(divergence) * (ratios - 1) <= _cp.multiply(parameters["height"], t)
+    radius = _cp.sum(t) <= parameters["budget"]
+    total = parameters["mass"] @ x == parameters["rest"]
+    box = [x >= parameters["floor"], x <= parameters["ceiling"]]
+    problem = cp.Problem(cp.Maximize(parameters["objective"] @ x), [epigraph, radius, total, *box])
+    return _Program(problem, x, parameters, radius, total)
+
+
+def _solve(
+    problem: Enclosure, size: tuple[float, float], attempt: _Attempt, conic: Conic | None, reached: float
+) -> _Answer | str:
+    """One solver run with variables in units of the expected `size` (mass, divergence); or why there is no point.
+
+    Unscaled, a token with P = 1e-8 has ratios up to 1e8 beside others near 1, and interior points stall. `reached` is the
+    ratio of the best earlier run.
+    """
+    P, a = problem.P, problem.action
+    move, spent = size
+    expected = np.full(P.size, move / (1 - P[a]))  # |R − 1|, up to a factor of 2
+    expected[a] = move / P[a]
+    base, scale = np.ones(P.size), expected * P**-attempt.balance
+    base[a], scale[a] = (0, max(reached, 1e-12)) if attempt.near_zero and reached < 0.1 else (1, expected[a])
+    program = _compiled(problem.divergence, P.size, conic)
+    values = {
+        "base": base,
+        "scale": scale,
+        "floor": (np.maximum(0, 1 - attempt.box * expected) - base) / scale,
+        "ceiling": (1 + attempt.box * expected - base) / scale,
+        "objective": problem.sign * (np.arange(P.size) == a),
+        "height": spent / P,
+        "budget": min(max(problem.delta, SMALL_RADIUS) / spent, 100),
+        "mass": P * scale / move,
+        "rest": P[a] * (1 - base[a]) / move,
+    }
+    for name, value in values.items():
+        program.parameters[name].value = value
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # "solution may be inaccurate": it is verified
+        try:
+            # A warm start would keep Clarabel's equilibration of the previous data, and stall on this.
+            program.problem.solve(solver=attempt.solver, warm_start=False, **attempt.options)  # type: ignore[no-untyped-call]
+        except (cp.SolverError, ArithmeticError, ValueError) as error:
+            return f"failed, {error}"
+    status, x = str(program.problem.status), program.x.value
+    if x is None or not np.all(np.isfinite(x)):
+        return f"{status}, no point"
+    masses = np.maximum(P * (base + scale * x), 0)
+    multiplier, price = (float(np.asarray(part.dual_value).item()) * scale[a] for part in (program.radius, program.total))
+    return _Answer(masses, multiplier / spent, price / move, status)
+
+
+def _verified(problem: Enclosure, answer: _Answer, solver: str) -> ConvexSolution:
+    """The enclosure that the solver's point and multipliers give, and the status that it deserves."""
+    policy = problem.to_the_edge(answer.masses)
+    ratio = float(policy[problem.action] / problem.P[problem.action])
+    dual, bound = problem.dual_bound(policy, answer.multiplier, answer.price)
+    gap = abs(bound - ratio) / max(ratio, SMALL_RATIO)
+    status = "optimal" if gap <= TOLERANCE else "inaccurate"
+    return ConvexSolution(
+        ratio, policy, dual, bound, gap, status, solver, seconds=0.0, divergence=float(problem.divergence_at(policy))
+    )

@@ -1,0 +1,19 @@
+"""Clip rules as tensor operations: log-ratio bounds and the clipped policy-gradient loss.
+
+    from bandtheory.torch import log_bounds, policy_loss
+
+    bounds = log_bounds(old_logp, "band:kl:0.05:10")                                # once a batch
+    loss, statistics = policy_loss(logp, old_logp, advantages, mask, rule=bounds)   # every inner update
+
+Tensors in, tensors out, on their own device, without a host synchronisation. Needs the extra `bandtheory[torch]`.
+"""
+
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    raise ImportError("bandtheory.torch needs PyTorch, install it with: pip install 'bandtheory[torch]'") from error
+
+from bandtheory.torch.bounds import TensorBounds, log_bounds
+from bandtheory.torch.losses import ClipStatistics, policy_loss
+
+__all__ = ["ClipStatistics", "TensorBounds", "log_bounds", "policy_loss"]

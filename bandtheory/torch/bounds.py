@@ -1,0 +1,173 @@
+"""Log-ratio bounds of a clip rule for torch tensors: any device, any float dtype, no host synchronisation.
+
+The formulas are those of the numpy layer, run on tensors in float64 and rounded once to the input's dtype. Where there is no
+closed form the root takes a fixed number of Newton steps, measured when the rule is first used. One custom operator holds it
+all, so `torch.compile(fullgraph=True)` and fake tensors see a single elementwise node.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bandtheory.bounds import BLOCK, REACH
+from bandtheory.bounds import log_bounds as numpy_log_bounds
+from bandtheory.closed_forms import ClosedForm
+from bandtheory.derivation import closed_form
+from bandtheory.divergence import divergence
+from bandtheory.evaluation import evaluator
+from bandtheory.reduction import Probability, Reduction, solve, solve_fixed
+from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, Rule, parse
+
+
+class TensorBounds(NamedTuple):
+    """Lower and upper log-ratio bound per token, tensors of the shape, dtype and device of the old log-probabilities."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+def log_bounds(old_logp: Tensor, rule: Rule | str) -> TensorBounds:
+    """Log-ratio bounds of `rule` for tokens of old log-probability `old_logp`.
+
+    Args:
+        old_logp: log-probabilities (nats) under the old policy, any shape and float dtype.
+        rule: a rule of `bandtheory.rules` or its string, such as `"band:kl:0.05:10"`.
+
+    Returns:
+        `TensorBounds` without gradient. NaN stays NaN at its position; values above 0 (rounding of a log-softmax) count as 0;
+        −inf gives the limit p → 0: lower −inf and the cap above.
+
+    Raises:
+        TypeError: old_logp is not a floating-point tensor.
+        RuleError, DivergenceError: an unknown rule or divergence.
+    """
+    if not (isinstance(old_logp, Tensor) and old_logp.is_floating_point()):
+        found = old_logp.dtype if isinstance(old_logp, Tensor) else type(old_logp).__name__
+        raise TypeError(f"old_logp must be a floating-point tensor, got {found}")
+    lower, upper = _log_bounds(old_logp.detach(), rule if isinstance(rule, str) else str(rule))
+    return TensorBounds(lower, upper)
+
+
+@torch.library.custom_op("bandtheory::log_bounds", mutates_args=())
+def _log_bounds(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
+    program = _program(rule)
+    if old_logp.device.type == "cpu" and old_logp.numel() > BLOCK:
+        # blocks keep the intermediates in cache; on an accelerator fewer, larger launches win
+        blocks = [program(block.to(torch.float64)) for block in old_logp.reshape(-1).split(BLOCK)]
+        lower, upper = (torch.cat(side).reshape(old_logp.shape) for side in zip(*blocks, strict=True))
+    else:
+        lower, upper = program(old_logp.to(torch.float64))
+    unknown = torch.isnan(old_logp)
+    lower, upper = (torch.where(unknown, math.nan, bound).to(old_logp.dtype) for bound in (lower, upper))
+    return lower, upper
+
+
+@_log_bounds.register_fake
+def _(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
+    _program(rule)  # a faulty rule is refused while tracing, not when the graph first runs
+    return torch.empty_like(old_logp), torch.empty_like(old_logp)
+
+
+@_log_bounds.register_vmap
+def _(info: Any, in_dims: Any, old_logp: Tensor, rule: str) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
+    return _log_bounds(old_logp, rule), (in_dims[0], in_dims[0])
+
+
+@functools.lru_cache(maxsize=256)
+def _program(rule: str) -> Any:
+    """The rule as a function of float64 log-probabilities."""
+    match parse(rule):
+        case NoClip():
+            return functools.partial(_constant, -math.inf, math.inf)
+        case RatioClip() as clip:
+            return functools.partial(_constant, *clip.log_interval)
+        case AdaptiveClip() as adaptive:
+            return lambda logp: adaptive.log_bounds_in(torch, torch.clamp(logp, max=0.0))
+        case Band() as band:
+            return _BandProgram(band)
+        case RelaxedBand() as relaxed:
+            return _relaxed(relaxed)
+
+
+def _constant(lower: float, upper: float, logp: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.full_like(logp, lower), torch.full_like(logp, upper)
+
+
+def _relaxed(rule: RelaxedBand) -> Any:
+    band, (low, high) = _BandProgram(rule.band), rule.clip.log_interval
+    cap = math.inf if rule.max_ratio is None else math.log(rule.max_ratio)
+
+    def program(logp: Tensor) -> tuple[Tensor, Tensor]:
+        lower, upper = band(logp)
+        return torch.clamp(lower, max=low), torch.clamp(torch.clamp(upper, min=high), max=cap)
+
+    return program
+
+
+class _BandProgram:
+    """A band compiled for torch: everything that depends only on the divergence and its radius is a Python number here."""
+
+    def __init__(self, band: Band) -> None:
+        resolved = divergence(band.divergence)
+        self.delta = band.delta
+        self.cap = math.inf if band.max_ratio is None else math.log(band.max_ratio)
+        form = closed_form(resolved)
+        self.closed = None if form is None else ClosedForm(form, torch)
+        self.reduction = Reduction(evaluator(resolved), torch)
+        self.saturates = math.isfinite(self.reduction.evaluator.value_at_zero)
+        self.log_delta = math.log(self.delta) if self.delta > 0 else -REACH
+        self.pointlike = self.delta == 0 and not self.reduction.evaluator.flat
+        edges = [-math.inf, 0.0]
+        self.absent, self.certain = zip(*numpy_log_bounds(logp=edges, divergence=resolved, delta=self.delta), strict=True)
+        needs_root = self.closed is None or not self.saturates
+        self.iterations = _iterations(Reduction(evaluator(resolved)), self.log_delta) if needs_root else 0
+
+    def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
+        if self.pointlike:
+            return _constant(0.0, 0.0, logp)
+        inside = (logp < 0) & (logp > -math.inf)
+        log_p = torch.where(inside, logp, -1.0)
+        prob = Probability.from_log(torch, log_p)
+        upper, lower = self._upper(prob)[0], self._upper(prob.mirrored())[1]
+        absent = logp == -math.inf
+        lower = torch.where(inside, lower, torch.where(absent, self.absent[0], self.certain[0]))
+        upper = torch.where(inside, upper, torch.where(absent, self.absent[1], self.certain[1]))
+        return lower, torch.clamp(upper, max=self.cap)
+
+    def _upper(self, prob: Probability) -> tuple[Tensor, Tensor]:
+        """`log r` and `log c` of the upper bound."""
+        if self.closed is None:
+            return self._root(prob)
+        value = self.closed(prob, self.delta, self.log_delta if self.delta > 0 else -math.inf)
+        # where the complement's probability underflows, c is out of reach of the closed form: 0 if the bound saturates at all
+        gone = prob.log_not_p < -REACH
+        if self.saturates:
+            return value.log_r, torch.where(gone, -math.inf, value.log_c)
+        return value.log_r, torch.where(gone, self._root(prob)[1], value.log_c)
+
+    def _root(self, prob: Probability) -> tuple[Tensor, Tensor]:
+        log_r, log_c = solve_fixed(self.reduction, prob, self.log_delta, self.iterations)
+        saturated = self.reduction.saturation(prob, self.log_delta) <= 0
+        return torch.where(saturated, -prob.log_p, log_r), torch.where(saturated, -math.inf, log_c)
+
+
+def _iterations(reduction: Reduction, log_delta: float) -> int:
+    """Steps after which every token of a grid over (0, 1), extremes included, has converged."""
+    decades = np.geomspace(1e-300, 1e4, 3001)
+    with np.errstate(all="ignore"):
+        log_p = np.concatenate([-decades, -np.geomspace(1e-6, 104, 2001)])
+        prob = Probability.from_log(np, log_p)
+        needed = 1
+        for side in (prob, prob.mirrored()):
+            level = np.full_like(log_p, log_delta)
+            open_ended = reduction.saturation(side, level) > 0
+            if open_ended.any():
+                part, level = side.where(open_ended), level[open_ended]
+                needed = max(needed, int(np.nanmax(solve(reduction, part, level, reduction.start(part, level)).steps)))
+    return needed
