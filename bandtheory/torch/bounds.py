@@ -124,7 +124,8 @@ class _BandProgram:
         self.log_delta = math.log(self.delta) if self.delta > 0 else -REACH
         self.pointlike = self.delta == 0 and not self.reduction.evaluator.flat
         edges = [-math.inf, 0.0]
-        self.absent, self.certain = zip(*numpy_log_bounds(logp=edges, divergence=resolved, delta=self.delta), strict=True)
+        limits = numpy_log_bounds(logp=edges, divergence=resolved, delta=self.delta)
+        self.absent, self.certain = np.stack([limits.lower, limits.upper], axis=1).tolist()
         needs_root = self.closed is None or not self.saturates
         self.iterations = _iterations(Reduction(evaluator(resolved)), self.log_delta) if needs_root else 0
 
@@ -135,9 +136,11 @@ class _BandProgram:
         log_p = torch.where(inside, logp, -1.0)
         prob = Probability.from_log(torch, log_p)
         upper, lower = self._upper(prob)[0], self._upper(prob.mirrored())[1]
-        absent = logp == -math.inf
-        lower = torch.where(inside, lower, torch.where(absent, self.absent[0], self.certain[0]))
-        upper = torch.where(inside, upper, torch.where(absent, self.absent[1], self.certain[1]))
+        ends = [
+            torch.where(logp == -math.inf, absent, torch.full_like(logp, certain))
+            for absent, certain in zip(self.absent, self.certain, strict=True)
+        ]
+        lower, upper = torch.where(inside, lower, ends[0]), torch.where(inside, upper, ends[1])
         return lower, torch.clamp(upper, max=self.cap)
 
     def _upper(self, prob: Probability) -> tuple[Tensor, Tensor]:
