@@ -26,8 +26,10 @@ Given = tuple[Floats | None, Floats | None]  # (log p, None) or (None, p): which
 
 BLOCK = 16_384  # tokens evaluated at a time, so that the intermediates stay in cache
 DOUBT = 1e-11  # a larger estimated relative error of a log-bound sends the token to high precision
-MARGIN = 1e-4  # the same for closed forms: a complement ratio this close to 0 has lost its digits
+CLOSED_FORM_ERROR = 1e-15  # relative error of a closed form; of its complement ratio c it is this over c
+MAX_REFINED = 5_000  # per call; an expression without a stable evaluation would otherwise send every token to high precision
 REACH = 690.0  # |log p| beyond which p itself is about to underflow and closed forms are left for the root finder
+PRECISE_REACH = 1e6  # |log p| beyond which no token is solved in high precision
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,8 @@ def log_bounds(
         flat_radius = np.broadcast_to(radius, shape).ravel()
         flat_log_p = np.broadcast_to(log_p, shape).ravel()
         flat_p = None if given_p is None else np.broadcast_to(given_p, shape).ravel()
-        lower, upper, refined = engine.log_bounds(flat_log_p, flat_p, flat_radius)
-    evidence = f"{engine.method}; {refined:,} of {lower.size:,} tokens in high precision"
-    return Bounds(lower.reshape(shape), np.minimum(upper, cap).reshape(shape), evidence)
+        lower, upper, account = engine.log_bounds(flat_log_p, flat_p, flat_radius)
+    return Bounds(lower.reshape(shape), np.minimum(upper, cap).reshape(shape), f"{engine.method}; {account}")
 
 
 def bounds(
@@ -148,6 +149,21 @@ def _engine(divergence: FDivergence) -> _Engine:
     return _Engine(divergence)
 
 
+@dataclass
+class _Account:
+    """How many bounds were solved in high precision, and the largest estimated relative error among the others."""
+
+    refined: int = 0
+    error: float = 0.0
+
+    @property
+    def left(self) -> int:
+        return MAX_REFINED - self.refined
+
+    def __str__(self) -> str:
+        return f"estimated relative error {self.error:.1e}; {self.refined:,} bounds in high precision"
+
+
 class _Engine:
     """A divergence compiled for numpy."""
 
@@ -164,18 +180,17 @@ class _Engine:
         self.closed: ClosedForm | None = None if form is None else ClosedForm(form, np)
         self.method = "root" if form is None else "closed form"
 
-    def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats) -> tuple[Floats, Floats, int]:
-        """Lower and upper log-ratios of 1-D inputs, and how many were solved in high precision."""
-        lower, upper, refined = np.empty_like(log_p), np.empty_like(log_p), 0
+    def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats) -> tuple[Floats, Floats, _Account]:
+        """Lower and upper log-ratios of 1-D inputs, and what was done about rounding."""
+        lower, upper, account = np.empty_like(log_p), np.empty_like(log_p), _Account()
         starts = self._starts(log_p, delta)
         for begin in range(0, log_p.size, BLOCK):
             block = slice(begin, begin + BLOCK)
             given = (log_p[block], None) if p is None else (None, p[block])
             prob = _probability(log_p[block], given[1])
-            upper[block], count_up = self._side(prob, delta[block], starts[0], given, lower=False)
-            lower[block], count_down = self._side(prob.mirrored(), delta[block], starts[1], given, lower=True)
-            refined += count_up + count_down
-        return lower, upper, refined
+            upper[block] = self._side(prob, delta[block], starts[0], given, account, lower=False)
+            lower[block] = self._side(prob.mirrored(), delta[block], starts[1], given, account, lower=True)
+        return lower, upper, account
 
     def _starts(self, log_p: Floats, delta: Floats) -> tuple[StartTable | None, StartTable | None]:
         """Tables of first guesses, one per side, where an array is long enough to repay them."""
@@ -189,35 +204,41 @@ class _Engine:
         return upper, StartTable.build(self.reduction, ends.mirrored(), float(delta[0]))
 
     def _side(
-        self, prob: Probability, delta: Floats, start: StartTable | None, given: Given, lower: bool
-    ) -> tuple[Floats, int]:
+        self, prob: Probability, delta: Floats, start: StartTable | None, given: Given, account: _Account, lower: bool
+    ) -> Floats:
         """`log r` of the upper bound of prob, or its `log c`, which is the lower bound of the token that prob mirrors."""
         from bandtheory.precision import solve_precisely
 
         log_delta = np.log(delta)
-        value = np.full_like(delta, np.nan)
-        doubt = np.zeros(delta.shape, dtype=bool)
+        value, error = np.full_like(delta, np.nan), np.zeros_like(delta)
         regular = np.isfinite(prob.log_p) & np.isfinite(prob.log_not_p) & (delta > 0)
-        closed = regular & (np.minimum(prob.log_p, prob.log_not_p) > -REACH) if self.closed else np.zeros_like(doubt)
+        closed = regular & (np.minimum(prob.log_p, prob.log_not_p) > -REACH) if self.closed else np.zeros_like(regular)
         if self.closed and closed.any():
             part, keep = _take(prob, closed)
             form = self.closed(part, delta[keep], log_delta[keep])
             value[keep] = form.log_c if lower else form.log_r
-            doubt[keep] = lower & self.saturates & (np.abs(form.margin) < MARGIN)
+            error[keep] = CLOSED_FORM_ERROR / (np.abs(form.margin) if lower and self.saturates else 1.0)
         rooted = regular & ~closed
         if rooted.any():
             part, keep = _take(prob, rooted)
-            value[keep], doubt[keep] = self._root(part, log_delta[keep], start, lower)
-        for i in np.flatnonzero(doubt):
+            value[keep], error[keep] = self._root(part, log_delta[keep], start, lower)
+        error[np.isinf(value) & ~(error == np.inf)] = 0.0
+        error[np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH] = 0.0
+        doubtful = np.flatnonzero(error > DOUBT)
+        for i in doubtful[np.argsort(-error[doubtful], kind="stable")][: account.left]:
             value[i] = solve_precisely(self.divergence, *(None if g is None else float(g[i]) for g in given), float(delta[i]), lower)
+            error[i] = 0.0
+            account.refined += 1
+        account.error = max(account.error, float(error.max(initial=0.0)))
         edge = ~regular
         if edge.any():
             value[edge] = self._edge(_take(prob, edge)[0], delta[edge], lower)
-        return value, int(doubt.sum())
+        return value
 
     def _root(
         self, prob: Probability, log_delta: Floats, start: StartTable | None, lower: bool
-    ) -> tuple[Floats, NDArray[np.bool_]]:
+    ) -> tuple[Floats, Floats]:
+        """The bound, and its estimated relative error (infinite where even saturation is undecided)."""
         from bandtheory.reduction import solve
 
         reduction = self.reduction
@@ -230,8 +251,10 @@ class _Engine:
         else:
             value, error = np.where(saturated, -prob.log_p, root.log_r), root.error_r
         # a saturation that rounding could have decided is in doubt too; it only matters for the complement
-        doubt = np.where(saturated, lower & (saturation > -1e-11), ~(error < DOUBT) & ~np.isinf(value))
-        return value, doubt & (np.minimum(prob.log_p, prob.log_not_p) > -REACH)
+        unknown = np.isnan(root.log_z) & ~saturated | (lower & (np.abs(saturation) < 1e-11))
+        if not reduction.evaluator.everywhere:
+            unknown |= np.minimum(prob.log_p, prob.log_not_p) < -REACH
+        return value, np.where(unknown, np.inf, np.where(saturated, 0.0, error))
 
     def _edge(self, prob: Probability, delta: Floats, lower: bool) -> Floats:
         """p = 1 and p = 0 (theorem 7), and δ = 0."""

@@ -17,12 +17,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
-from bandtheory.divergence import FDivergence, as_divergence, settle_kinks
+from bandtheory.divergence import MAX_TERMS, FDivergence, as_divergence, expanded_size, settle_kinks
 
 if TYPE_CHECKING:
     import sympy
 
 _DIGITS = 50
+MAX_DEGREE = 8  # of a constraint that is searched for a quadratic factor
 
 
 @functools.lru_cache(maxsize=1)
@@ -245,7 +246,7 @@ def closed_form(divergence: FDivergence) -> PowerForm | QuadraticForm | None:
 
     u = expressions.symbol()
     below, above = settle_kinks(divergence.tilted), settle_kinks(divergence.tilted, above=True)
-    if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp):
+    if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp) or expanded_size(above) > MAX_TERMS:
         return None
     return _power_form(below, above) or _quadratic_form(below, above)
 
@@ -257,8 +258,8 @@ def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
     p, m, _, delta = symbols()
     v = sympy.Symbol("v", positive=True)
     g = p * above.subs(u, 1 + v * m / p) + m * below.subs(u, 1 - v)
-    exponent = sympy.limit(sympy.log(g.subs({p: sympy.Rational(1, 2), m: sympy.Rational(1, 2)})) / sympy.log(v), v, 0)
-    if not exponent.is_number or not 0 < exponent < sympy.oo:
+    exponent = _homogeneity(sympy.lambdify((v, p, m), g, "mpmath"))
+    if exponent is None:
         return None
     constant = sympy.factor(sympy.simplify(g / v**exponent)).subs(p + m, 1)
     if constant.has(v):
@@ -271,6 +272,22 @@ def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
     return form if _satisfies_constraint(form.complement, below, above) else None
 
 
+def _homogeneity(g: Any) -> sympy.Rational | None:
+    """k if `g(v, p, 1 − p) ∝ v^k` at a few points, to 30 digits: a cheap test before any algebra."""
+    import mpmath
+    import sympy
+
+    with mpmath.workdps(_DIGITS):
+        exponents = []
+        for P in (mpmath.mpf("0.2"), mpmath.mpf("0.7")):
+            values = [g(v, P, 1 - P) for v in (mpmath.mpf("0.05"), mpmath.mpf("0.1"), mpmath.mpf("0.8"))]
+            exponents += [mpmath.log(values[1] / values[0], 2), mpmath.log(values[2] / values[1], 8)]
+        if not all(isinstance(e, mpmath.mpf) and abs(e - exponents[0]) < mpmath.mpf(10) ** -30 for e in exponents):
+            return None
+        exponent = sympy.nsimplify(mpmath.nstr(exponents[0], 30), rational=True).limit_denominator(10_000)
+    return exponent if exponent > 0 else None
+
+
 def _quadratic_form(below: sympy.Expr, above: sympy.Expr) -> QuadraticForm | None:
     import sympy
 
@@ -280,7 +297,7 @@ def _quadratic_form(below: sympy.Expr, above: sympy.Expr) -> QuadraticForm | Non
     for power in (1, 2):
         g = p * above.subs(u, rho**power) + (1 - p) * below.subs(u, kappa**power) - delta
         numerator = sympy.numer(sympy.together(g))
-        if not numerator.is_polynomial(rho, kappa):
+        if not numerator.is_polynomial(rho, kappa) or sympy.Poly(numerator, rho, kappa).total_degree() > MAX_DEGREE:
             continue
         eliminated = sympy.resultant(numerator, p * rho**power + (1 - p) * kappa**power - 1, rho)
         factors = [factor for factor, _ in sympy.factor_list(eliminated, kappa)[1] if sympy.degree(factor, kappa) == 2]

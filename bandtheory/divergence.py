@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import mpmath
     import sympy
 
+MAX_TERMS = 200  # of an expression that sympy is asked to expand or to take limits of
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(:[^:]*)*")
 _DIGITS = 400  # decimal digits of the numerical checks: chords near u = 1e-120 cancel twice 120 of them
 
@@ -58,8 +60,12 @@ class FDivergence:
         import sympy
 
         u = expressions.symbol()
-        sides = [sympy.limit(sympy.diff(self.side(s), u), u, 1) for s in (-1, 1)]
-        return sympy.simplify((sides[0] + sides[1]) / 2)
+        slopes = []
+        for direction in (-1, 1):
+            derivative = sympy.diff(self.side(direction), u)
+            value = derivative.subs(u, 1)
+            slopes.append(value if value.is_finite else sympy.limit(derivative, u, 1, "+-"[direction < 0]))
+        return sympy.simplify((slopes[0] + slopes[1]) / 2)
 
     def side(self, direction: int, at: float = 1.0) -> sympy.Expr:
         """The generator just below (`direction = −1`) or just above (`+1`) the point `at`, without `abs`, `max` or `min`."""
@@ -69,18 +75,12 @@ class FDivergence:
     @cached_property
     def value_at_zero(self) -> sympy.Expr:
         """`f(0) = lim f(u)` for `u → 0⁺`; may be `oo`."""
-        import sympy
-
-        u = expressions.symbol()
-        return sympy.limit(resolve_kinks(self.generator, 2.0**-1000), u, 0, "+")
+        return _limit(resolve_kinks(self.generator, 2.0**-1000), at_infinity=False)
 
     @cached_property
     def recession_slope(self) -> sympy.Expr:
         """`f'(∞) = lim f(u)/u` for `u → ∞`; may be `oo`."""
-        import sympy
-
-        u = expressions.symbol()
-        return sympy.limit(sympy.expand(resolve_kinks(self.generator, 2.0**1000) / u), u, sympy.oo)
+        return _limit(resolve_kinks(self.generator, 2.0**1000) / expressions.symbol(), at_infinity=True)
 
     def check(self) -> FDivergence:
         """Return self if `f` is finite and convex on (0, ∞) with `f(1) = 0`.
@@ -98,6 +98,40 @@ class FDivergence:
 
     def __str__(self) -> str:
         return self.name
+
+
+def _limit(expression: sympy.Expr, at_infinity: bool) -> sympy.Expr:
+    """`lim expression` for u → 0⁺ or u → ∞, of a function known to have one in (−∞, ∞].
+
+    By sympy where the expression is of ordinary size; by values at 10^±1000 and 10^±2000 where it is not (sympy's algorithm
+    can take minutes on a high power of a sum).
+    """
+    import mpmath
+    import sympy
+
+    u = expressions.symbol()
+    if expanded_size(expression) <= MAX_TERMS:
+        if at_infinity:
+            return sympy.limit(sympy.expand(expression), u, sympy.oo)
+        return sympy.limit(expression, u, 0, "+")
+    function = sympy.lambdify(u, expression, "mpmath")
+    with mpmath.workdps(_DIGITS):
+        near, far = (mpmath.mpmathify(function(mpmath.mpf(10) ** (k if at_infinity else -k))) for k in (1000, 2000))
+        if abs(far - near) < mpmath.mpf(10) ** -30 * (1 + abs(far)):
+            return sympy.Float(far, 60)
+        return sympy.oo
+
+
+def expanded_size(expression: sympy.Expr) -> int:
+    """An upper bound on the number of terms after expansion, by which costly algebra is avoided on `(a + b + c)**64`."""
+    sizes = [expanded_size(argument) for argument in expression.args]
+    if expression.is_Add:
+        return sum(sizes)
+    if expression.is_Mul:
+        return math.prod(sizes)
+    if expression.is_Pow and expression.exp.is_Integer and expression.exp > 1:
+        return math.comb(sizes[0] + int(expression.exp) - 1, int(expression.exp))
+    return 1
 
 
 def resolve_kinks(expression: sympy.Expr, point: float) -> sympy.Expr:
@@ -171,18 +205,19 @@ def _sample_points() -> list[mpmath.mpf]:
 
 
 def _first_concave_chord(points: list[mpmath.mpf], values: list[mpmath.mpf]) -> str | None:
-    """The concave triple closest to u = 1, as a sentence."""
+    """The concave triple closest to u = 1 whose chords differ visibly (or any, if none does), as a sentence."""
     import mpmath
 
-    faults = []
     slopes = [(values[i + 1] - values[i]) / (points[i + 1] - points[i]) for i in range(len(points) - 1)]
+    falls = {}
     for i in range(len(slopes) - 1):
-        scale = abs(slopes[i]) + abs(slopes[i + 1])
-        if slopes[i + 1] - slopes[i] < -scale * mpmath.mpf(10) ** -25:
-            faults.append(i)
-    if not faults:
+        fall = (slopes[i] - slopes[i + 1]) / (abs(slopes[i]) + abs(slopes[i + 1]) or 1)
+        if fall > mpmath.mpf(10) ** -25:
+            falls[i] = fall
+    if not falls:
         return None
-    i = min(faults, key=lambda k: abs(mpmath.log(points[k + 1])))
+    visible = [i for i, fall in falls.items() if fall > 1e-6] or list(falls)
+    i = min(visible, key=lambda k: abs(mpmath.log(points[k + 1])))
     left, middle, right = (mpmath.nstr(points[i + k], 8) for k in range(3))
     return (
         f"f is not convex near u = {middle}: the slope of its chord falls from {mpmath.nstr(slopes[i], 8)} "

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandtheory import expressions
-from bandtheory.divergence import FDivergence, settle_kinks
+from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, settle_kinks
 
 if TYPE_CHECKING:
     import sympy
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Array = Any  # numpy.ndarray or torch.Tensor; the code below is written once for both
 _DIGITS = 60
 _DEGREE = 18
+_ARRAY_FUNCTIONS = (("Max", "maximum"), ("Min", "minimum"), ("Heaviside", "step"), ("Abs", "absolute"), ("sign", "signum"))
 _SWITCH_POINTS = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08, 0.03, 0.01, 0.0)
 
 
@@ -46,6 +47,7 @@ class HalfGenerator:
         series: `A(x) = |x|^order Σ series[k] x^k` for `|x| < switch`.
         switch: where the series hands over to the expression; 0 when the expression is accurate everywhere.
         accuracy: worst relative error of `A` on the grid of `_grid()`.
+        everywhere: the grid was covered to its end, where eˣ has underflowed; if not, the accuracy holds for x ≥ −700 or less.
         vanishes: `A` is identically 0 (a generator that is flat on this side).
     """
 
@@ -57,6 +59,7 @@ class HalfGenerator:
     series: tuple[float, ...]
     switch: float
     accuracy: float
+    everywhere: bool = True
     vanishes: bool = False
 
     def code(self, xp: Any) -> Callable[[Array, Array, Array], tuple[Array, Array]]:
@@ -104,6 +107,11 @@ class Evaluator:
         return not any(half.scaled.has(sympy.Abs, sympy.Max, sympy.Min) for half in (self.below, self.above))
 
     @property
+    def everywhere(self) -> bool:
+        """Whether the evaluation is accurate for every log-ratio, not only within the range of doubles."""
+        return self.accuracy < 1e-9 and self.below.everywhere and self.above.everywhere
+
+    @property
     def flat(self) -> bool:
         """Whether `f̃ = 0` in a neighbourhood of 1, so that the band of radius 0 is more than the point 1."""
         return self.below.order == 0 and self.above.order == 0
@@ -137,14 +145,15 @@ def lambdify(xp: Any, symbols: Sequence[sympy.Symbol], expression: Any) -> Calla
     import sympy
 
     def numeric(e: sympy.Expr) -> sympy.Expr:
-        for kind, name in ((sympy.Max, "maximum"), (sympy.Min, "minimum"), (sympy.Heaviside, "step"), (sympy.Abs, "absolute")):
-            e = e.replace(kind, sympy.Function(name))
+        for kind, name in _ARRAY_FUNCTIONS:
+            e = e.replace(getattr(sympy, kind), sympy.Function(name))
         constant = lambda node: node.is_number and not node.is_Integer and not node.is_Float  # noqa: E731
         return e.replace(constant, lambda node: sympy.N(node, 17))
 
-    namespace = {name: getattr(xp, name) for name in ("exp", "log", "log1p", "expm1", "sqrt", "sign")}
+    namespace = {name: getattr(xp, name) for name in ("exp", "log", "log1p", "expm1", "sqrt")}
     namespace |= {
         "absolute": xp.abs,
+        "signum": xp.sign,
         "maximum": lambda *values: functools.reduce(lambda a, b: xp.where(a > b, a, b), values),
         "minimum": lambda *values: functools.reduce(lambda a, b: xp.where(a < b, a, b), values),
         "step": lambda value, _=0: xp.where(value > 0, 1.0, 0.0),
@@ -193,16 +202,18 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
             return HalfGenerator(0.0, zero, zero, 0.0, 0.0, (), 0.0, 0.0, vanishes=True)
         growth = _growth(exact) if len(reference) == len(_grid()) else Fraction(0)
         order, leading = _order(exact)
-        series = _series(exact, order)
+        fits = [_series(exact, order, radius) for radius in (1.0, 0.1)]
         reference_scaled = [float(v * mpmath.exp(growth.numerator * mpmath.mpf(x) / growth.denominator)) for v, x in zip(reference, _grid(), strict=False)]
     best: HalfGenerator | None = None
     for candidate, differences in itertools.product(_rewritings(expression * u**growth), (False, True)):
         value, slope = _in_log_space(candidate, differences)
         errors = _relative_errors(value, slope, reference_scaled)
-        switch, accuracy = _best_switch(errors, order, series, reference)
+        switch, accuracy, series = min(
+            (_best_switch(errors, order, fit, reference) for fit in fits), key=lambda choice: choice[1]
+        )
         if best is None or accuracy < 0.5 * best.accuracy:
             best = HalfGenerator(
-                float(growth), value, slope, order, leading, series if switch else (), switch, accuracy
+                float(growth), value, slope, order, leading, tuple(series) if switch else (), switch, accuracy, len(reference) == len(_grid())
             )
         if accuracy < 2e-15:
             break
@@ -215,8 +226,10 @@ def _rewritings(expression: sympy.Expr) -> list[sympy.Expr]:
     import sympy
 
     literal = sympy.powsimp(sympy.expand_log(expression, force=True))
-    expanded = sympy.powsimp(sympy.expand(literal))
-    forms = [literal, sympy.factor(expanded), expanded, sympy.cancel(expanded), _absorb_power(literal)]
+    forms = [literal, _absorb_power(literal)]
+    if expanded_size(literal) <= MAX_TERMS:
+        expanded = sympy.powsimp(sympy.expand(literal))
+        forms += [sympy.factor(expanded), expanded, sympy.cancel(expanded), _absorb_power(expanded)]
     return list(dict.fromkeys(forms))
 
 
@@ -248,13 +261,13 @@ def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr
     x, U, T = _symbols()
 
     def factored_log(argument: sympy.Expr) -> sympy.Expr:
-        return sympy.log(sympy.factor(sympy.together(argument)))
+        return sympy.log(sympy.factor(sympy.together(argument)) if expanded_size(argument) <= MAX_TERMS else argument)
 
     def shifted_log(argument: sympy.Expr) -> sympy.Expr:
         at_one = argument.subs(T, 0)
         if not (at_one.is_positive and argument.has(T)):
             return sympy.log(argument)
-        return sympy.log(at_one) + log1p(sympy.expand(argument / at_one - 1))
+        return sympy.log(at_one) + log1p(_expand(argument / at_one - 1))
 
     def rewrite(e: sympy.Expr) -> sympy.Expr:
         e = sympy.expand_log(e.replace(sympy.log, factored_log), force=True).subs(sympy.log(u), x)
@@ -262,28 +275,35 @@ def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr
         e = e.xreplace({1 + T: U, 2 + T: 1 + U})
         if not differences:
             return e
-        return sympy.expand(e.replace(lambda n: n.is_Pow and n.base == U, lambda n: 1 + expm1(n.exp * x)))
+        return _expand(e.replace(lambda n: n.is_Pow and n.base == U, lambda n: 1 + expm1(n.exp * x)))
 
     value = rewrite(expression)
-    slope = sympy.diff(value, x) + sympy.expand(U * (sympy.diff(value, U) + sympy.diff(value, T)))
+    slope = sympy.diff(value, x) + _expand(U * (sympy.diff(value, U) + sympy.diff(value, T)))
     return value, slope
+
+
+def _expand(expression: sympy.Expr) -> sympy.Expr:
+    """Expanded, unless that would take long."""
+    import sympy
+
+    return sympy.expand(expression) if expanded_size(expression) <= MAX_TERMS else expression
 
 
 @functools.lru_cache(maxsize=1)
 def _grid() -> tuple[float, ...]:
     """Values of x < 0 at which accuracy is measured: 12 decades below 1, out to e⁻⁷⁰⁰, and where eˣ underflows to 0."""
     near = -np.logspace(-12, 0, 97)
-    far = -np.concatenate([np.linspace(1.05, 10, 60), np.geomspace(10, 700, 40), (800.0, 1e4, 1e6)])
+    far = -np.concatenate([np.linspace(1.05, 10, 60), np.geomspace(10, 700, 40), (800.0, 2000.0, 8000.0)])
     return tuple(map(float, np.concatenate([near, far])))
 
 
 def _growth(exact: Callable[[Any], Any]) -> Fraction:
-    """`a` in `A(x) ~ e^{−a x}`, from the slope of log A between x = −10⁹ and −2·10⁹."""
+    """`a` in `A(x) ~ C e^{−a x} |x|^b`: the second difference of log A over x = −2000, −4000, −8000 is free of C and b."""
     import mpmath
 
-    far = mpmath.mpf(10) ** 9
-    slope = mpmath.log(exact(-2 * far) / exact(-far)) / far
-    return Fraction(str(mpmath.nstr(slope, 25))).limit_denominator(10_000)
+    logs = [mpmath.log(exact(mpmath.mpf(-2000 * k))) for k in (1, 2, 4)]
+    slope = (logs[2] - 2 * logs[1] + logs[0]) / 2000
+    return Fraction(str(mpmath.nstr(slope, 12))).limit_denominator(1000)
 
 
 def _order(exact: Callable[[Any], Any]) -> tuple[float, float]:
@@ -297,35 +317,35 @@ def _order(exact: Callable[[Any], Any]) -> tuple[float, float]:
     return order, float(exact(near) / abs(near) ** order)
 
 
-def _series(exact: Callable[[Any], Any], order: float) -> tuple[float, ...]:
-    """Taylor coefficients of `A(x)/|x|^order` from a 60-digit fit at Chebyshev nodes of [−1, 0]; none for a fractional order."""
+def _series(exact: Callable[[Any], Any], order: float, radius: float) -> tuple[float, ...]:
+    """Coefficients of `A(x)/|x|^order` from a 60-digit fit at Chebyshev nodes of [−radius, 0]; none for a fractional order."""
     import mpmath
 
     if not order or order != round(order):
         return ()
-    nodes = [-(1 - mpmath.cos(mpmath.pi * (2 * k + 1) / (2 * (_DEGREE + 1)))) / 2 for k in range(_DEGREE + 1)]
+    nodes = [-radius * (1 - mpmath.cos(mpmath.pi * (2 * k + 1) / (2 * (_DEGREE + 1)))) / 2 for k in range(_DEGREE + 1)]
     matrix = mpmath.matrix([[node**j for j in range(_DEGREE + 1)] for node in nodes])
     values = mpmath.matrix([exact(node) / (-node) ** order for node in nodes])
     return tuple(float(c) for c in mpmath.lu_solve(matrix, values))
 
 
 def _relative_errors(value: sympy.Expr, slope: sympy.Expr, reference: Sequence[float]) -> np.ndarray:
-    """Error of `value` per grid point; infinite where it or its slope is not a number."""
+    """Error of `value` per grid point; infinite where it, or for x ≥ −700 its slope, is not a number."""
     x = np.array(_grid()[: len(reference)])
     target = np.array(reference)
     with np.errstate(all="ignore"):
         values, slopes = lambdify(np, _symbols(), (value, slope))(x, np.exp(x), np.expm1(x))
         error = np.abs(values - target) / np.abs(target)
     error = np.where(values == target, 0.0, error)
-    return np.where(np.isnan(error) | (np.isfinite(target) & ~np.isfinite(slopes)), np.inf, error)
+    return np.where(np.isnan(error) | (np.isfinite(target) & ~np.isfinite(slopes) & (x >= -700)), np.inf, error)
 
 
 def _best_switch(
     errors: np.ndarray, order: float, series: Sequence[float], reference: Sequence[Any]
-) -> tuple[float, float]:
-    """The switch point with the smallest worst error, and that error."""
+) -> tuple[float, float, Sequence[float]]:
+    """The switch point with the smallest worst error, that error, and the series."""
     if not series:
-        return 0.0, float(np.max(errors))
+        return 0.0, float(np.max(errors)), series
     x = np.array(_grid()[: len(reference)])
     scaled = np.array([float(v / (-y) ** order) for v, y in zip(reference, map(float, x), strict=True)])
     with np.errstate(all="ignore"):
@@ -333,7 +353,7 @@ def _best_switch(
     series_errors = np.where(np.isnan(series_errors), np.inf, series_errors)
     worst = [(float(np.max(np.where(x > -switch, series_errors, errors))), switch) for switch in _SWITCH_POINTS]
     accuracy, switch = min(worst, key=lambda pair: (pair[0] > 2 * min(w for w, _ in worst), pair[1]))
-    return switch, accuracy
+    return switch, accuracy, series
 
 
 def _curvature(below: HalfGenerator, above: HalfGenerator) -> float:

@@ -156,7 +156,7 @@ def _advance(
 
     A Newton step that leaves the bracket is replaced by the midpoint or, with one end still open, by a step of `stride`.
     """
-    above = step.residual > 0
+    above = ~(step.residual <= 0)  # an overflow (NaN) is above every radius
     high, low = xp.where(above, at, high), xp.where(above, low, at)
     ratio = step.residual / step.slope
     # far above the root log g grows like z rather than log z: take Newton's step in z, or, where z − residual/slope has no

@@ -79,11 +79,11 @@ class AdaptiveClip:
             return Bounds(*self.log_bounds_in(np, _checked(logp)), "closed form")
 
     def log_bounds_in(self, xp: Any, logp: Any) -> tuple[Any, Any]:
-        """The formula in an array namespace (numpy or torch), with `1/p` kept in the exponent."""
-        inverse = xp.exp(-logp)
-        inside = 1 - 4 * self.low * inverse
+        """The formula in an array namespace (numpy or torch); `4ε/p` is formed in the exponent, where ε = 0 has no 0·∞."""
+        low, high = (math.log(4 * epsilon) if epsilon else -math.inf for epsilon in (self.low, self.high))
+        inside = 1 - xp.exp(low - logp)
         lower = xp.log((1 + xp.sqrt(xp.where(inside > 0, inside, 0.0))) / 2)
-        upper = xp.log((1 + xp.sqrt(1 + 4 * self.high * inverse)) / 2)
+        upper = xp.log((1 + xp.sqrt(1 + xp.exp(high - logp))) / 2)
         cap = math.log(self.max_ratio)
         return lower, xp.where(upper < cap, upper, cap)
 

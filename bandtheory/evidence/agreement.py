@@ -1,0 +1,123 @@
+"""Laws that hold a band against something else: other divergences, the n-token convex program, and itself in a longer array.
+
+As in `laws`, each function returns by how much the subject misses, and raises a violation where that is too much.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import mpmath
+import numpy as np
+from numpy.typing import NDArray
+
+from bandtheory.divergence import FDivergence
+from bandtheory.evidence.convex import SMALL_RATIO, ConvexError, solve_convex
+from bandtheory.evidence.definition import definition, precisely
+from bandtheory.evidence.subject import Subject, expected_and_got, interval
+from bandtheory.expressions import parse
+
+CONVEX_TOLERANCE = 1e-9  # relative, beyond the verified enclosure; the input log p is only rounded, by 1e-16
+ONE_MORE = 1 + 1e-15  # a radius rounded up
+
+# Theorem 11: D_outer ≤ φ(D_inner), hence Band_inner(δ) ⊆ Band_outer(φ(δ)); (inner, outer, φ in words, φ).
+_KL, _REVERSE_KL, _TV = "-log(u)", "u*log(u)", "abs(u - 1)/2"
+_PEARSON, _HELLINGER, _LE_CAM = "(u - 1)**2", "(sqrt(u) - 1)**2", "(u - 1)**2/(u + 1)"
+_JENSEN_SHANNON = "(u*log(2*u/(u + 1)) + log(2/(u + 1)))/2"
+NESTINGS = (
+    (_KL, _TV, "sqrt(δ/2), Pinsker", lambda d: mpmath.sqrt(d / 2)),
+    (_REVERSE_KL, _TV, "sqrt(δ/2), Pinsker", lambda d: mpmath.sqrt(d / 2)),
+    (_KL, _HELLINGER, "δ", lambda d: d),
+    (_REVERSE_KL, _HELLINGER, "δ", lambda d: d),
+    (_TV, _HELLINGER, "2 δ", lambda d: 2 * d),
+    (_HELLINGER, _TV, "sqrt(δ (1 − δ/4))", lambda d: mpmath.sqrt(d * (1 - d / 4)) if d < 2 else mpmath.mpf(1)),
+    (_HELLINGER, _LE_CAM, "2 δ", lambda d: 2 * d),
+    (_LE_CAM, _HELLINGER, "δ", lambda d: d),
+    (_PEARSON, _REVERSE_KL, "log(1 + δ)", mpmath.log1p),
+    (_TV, _JENSEN_SHANNON, "δ log 2", lambda d: d * mpmath.log(2)),
+)
+
+
+@lru_cache(maxsize=128)
+def nestings(divergence: FDivergence) -> tuple[int, ...]:
+    """The rows of `NESTINGS` that speak about a divergence, recognised by its generator."""
+    return tuple(i for i, row in enumerate(NESTINGS) if divergence.generator in (parse(row[0]), parse(row[1])))
+
+
+@precisely
+def nesting(subject: Subject, logp: float, delta: float, which: int) -> float:
+    """An inequality `D_outer ≤ φ(D_inner)` nests the bands: `Band_inner(δ) ⊆ Band_outer(φ(δ))`."""
+    rows = nestings(subject.divergence)
+    inner, outer, words, radius = NESTINGS[rows[which % len(rows)]]
+    statement = f"Band of f = {inner} at δ lies in that of f = {outer} at {words}"
+    own, wide = subject.divergence.generator == parse(inner), radius(mpmath.mpf(delta))
+    if own:
+        partner = definition(FDivergence(outer, outer))
+        for name, claimed in zip(("lower", "upper"), subject.token(logp, delta), strict=True):
+            value = partner.g(logp, mpmath.mpf(claimed) * (1 - mpmath.mpf(subject.tolerance)))
+            if value > wide * (1 + mpmath.mpf(10) ** -30):
+                subject.fail(statement, [logp], delta, expected_and_got(f"D_outer at the {name} bound, at most,", wide, value))
+        return 0.0
+    partner, wide_radius = definition(FDivergence(inner, inner)), float(wide) * ONE_MORE
+    claims = subject.token(logp, wide_radius)
+    for side, sign, claimed in (("lower", -1, claims[0]), ("upper", 1, claims[1])):
+        ends, needed = interval(subject, claimed), partner.bound(logp, delta, side)
+        if sign * needed > sign * (ends[1] if sign > 0 else ends[0]):
+            comparison = expected_and_got(f"log {side}, at {'least' if sign > 0 else 'most'},", needed, claimed)
+            subject.fail(statement, [logp], wide_radius, comparison)
+    return 0.0
+
+
+class Unresolved(Exception):
+    """The solver's verified enclosure is too wide to be evidence."""
+
+
+def convex(subject: Subject, policy: NDArray[np.float64], action: int, delta: float, side: str) -> float:
+    """The bound lies between a feasible policy of the n-token program and a dual bound of it.
+
+    Raises:
+        Unresolved: the solver's status is "inaccurate", or it returned no point.
+        ConvexUnavailable: the generator has no conic form.
+    """
+    action %= policy.size
+    logp = float(np.log(policy[action]))
+    claimed = subject.token(logp, delta)[side == "upper"]
+    try:
+        solution = solve_convex(policy, action, subject.divergence, delta, side)
+    except ConvexError as error:
+        raise Unresolved(str(error)) from None
+    if solution.status != "optimal":
+        raise Unresolved(solution.evidence)
+    ratio = float(np.exp(claimed)) if claimed <= 700 else np.inf
+    ends: list[Real] = sorted((solution.ratio, solution.dual_bound))
+    slack = CONVEX_TOLERANCE * max(solution.ratio, SMALL_RATIO)
+    miss = max(float(ends[0]) - ratio, ratio - float(ends[1]), 0.0)
+    if miss > slack:
+        rows = [
+            ("expected", f"{side} in [{ends[0]:.12g}, {ends[1]:.12g}], {solution.evidence}"),
+            ("got", f"{side} = {ratio:.12g}"),
+            ("policy", f"P = [{', '.join(f'{x:.6g}' for x in policy)}], action {action}"),
+        ]
+        subject.fail(f"{side} is the optimum of the {policy.size}-token convex program", [logp], delta, rows)
+    return miss / max(solution.ratio, SMALL_RATIO)
+
+
+def elementwise(subject: Subject, seed: int, size: int, delta: float) -> float:
+    """A token's bounds do not depend on the tokens beside it: long arrays, which may take faster paths, against single tokens."""
+    rng = np.random.default_rng(seed)
+    logp = -np.exp(rng.uniform(np.log(1e-6), np.log(700.0), size))
+    columns = subject.arrays(logp, delta)
+    bad = np.flatnonzero(~((columns[0] <= 0) & (columns[1] >= 0)))
+    picked = np.concatenate([bad[:1], rng.integers(0, size, 4)])
+    worst = 0.0
+    for i in picked:
+        alone = subject.token(float(logp[i]), delta)
+        for side, single, column in zip(("lower", "upper"), alone, columns, strict=True):
+            value = float(column[i])
+            error = 0.0 if value == single else abs(value - single) / abs(single) if single else np.inf
+            if not error <= 2 * subject.tolerance:
+                rows = expected_and_got(f"log {side}", single, value)
+                extra = f", token {i} of {size} drawn with seed {seed}"
+                subject.fail("a bound does not depend on the other tokens of the array", [float(logp[i])], delta, rows, extra)
+            worst = max(worst, error)
+    return worst
