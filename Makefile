@@ -25,7 +25,7 @@ reproduce: $(STAMP)  ## verify the divergences, audit the tokens, compare the ru
 	@$(BIN)/python -m benchmarks.reproduce --out "$(OUT)"
 
 test: $(STAMP)  ## run the whole test suite
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 lint: $(STAMP)  ## ruff, its formatter as a check, and mypy
 	$(BIN)/python -m ruff check .

@@ -20,6 +20,7 @@ from bandtheory.divergence import FDivergence, as_divergence
 if TYPE_CHECKING:
     from bandtheory.closed_forms import ClosedForm
     from bandtheory.reduction import Probability, Reduction
+    from bandtheory.starts import StartTable
 
 Floats = NDArray[np.float64]
 Given = tuple[Floats | None, Floats | None]  # (log p, None) or (None, p): whichever the caller knows exactly
@@ -29,6 +30,7 @@ DOUBT = 1e-11  # a larger estimated relative error of a log-bound sends the toke
 CLOSED_FORM_ERROR = 1e-15  # relative error of a closed form; of its complement ratio c it is this over c
 MAX_REFINED = 5_000  # per call; an expression without a stable evaluation would otherwise send every token to high precision
 REACH = 690.0  # |log p| beyond which p itself is about to underflow and closed forms are left for the root finder
+LOG_ZERO_RADIUS = -1e9  # stands for log 0 where a generator is flat around 1 and its band at radius 0 is an interval
 PRECISE_REACH = 1e6  # |log p| beyond which no token is solved in high precision
 
 
@@ -226,7 +228,8 @@ class _Engine:
         error[np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH] = 0.0
         doubtful = np.flatnonzero(error > DOUBT)
         for i in doubtful[np.argsort(-error[doubtful], kind="stable")][: account.left]:
-            value[i] = solve_precisely(self.divergence, *(None if g is None else float(g[i]) for g in given), float(delta[i]), lower)
+            log_p, p = (None if array is None else float(array[i]) for array in given)
+            value[i] = solve_precisely(self.divergence, log_p, p, float(delta[i]), lower)
             error[i] = 0.0
             account.refined += 1
         account.error = max(account.error, float(error.max(initial=0.0)))
@@ -235,9 +238,7 @@ class _Engine:
             value[edge] = self._edge(_take(prob, edge)[0], delta[edge], lower)
         return value
 
-    def _root(
-        self, prob: Probability, log_delta: Floats, start: StartTable | None, lower: bool
-    ) -> tuple[Floats, Floats]:
+    def _root(self, prob: Probability, log_delta: Floats, start: StartTable | None, lower: bool) -> tuple[Floats, Floats]:
         """The bound, and its estimated relative error (infinite where even saturation is undecided)."""
         from bandtheory.reduction import solve
 
@@ -262,7 +263,7 @@ class _Engine:
         if evaluator.flat and np.any(delta == 0):
             # a generator that is flat around 1: the largest feasible set, approached through the smallest radius
             bounded = _probability(np.clip(prob.log_p, -REACH, -1e-300), None)
-            value, _ = self._root(bounded, np.full_like(delta, -REACH), None, lower)
+            value, _ = self._root(bounded, np.full_like(delta, LOG_ZERO_RADIUS), None, lower)
         else:
             value = np.zeros_like(delta)
         positive = delta > 0

@@ -6,6 +6,7 @@ runs, so that `--help` answers at once.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,9 @@ from bandtheory.terminal import UsageError, console, discard_output, error_line,
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from bandtheory.divergence import FDivergence
+    from bandtheory.evidence.verification import VerificationReport
 
 PROGRAM = "bandtheory"
 DESCRIPTION = f"""Verified trust regions for reinforcement learning of language models (version {__version__}).
@@ -178,12 +182,9 @@ class VerifyCommand:
 
         # all names are looked up before the first is verified; a faulty generator is a finding, not wrong usage
         divergences = [unchecked_divergence(name.strip()) for name in (catalogue() if self.all else self.names)]
-        from bandtheory.evidence.verification import verify
-
         reports = []
         for found in divergences:
-            with progress(f"verifying {found.name}") as report:
-                reports.append(verify(found, effort=self.effort, seed=self.seed, progress=report))
+            reports.append(self.verified(found))
             if not self.as_json:
                 console().print(reports[-1])
         failed = [found.name for found, report in zip(divergences, reports, strict=True) if not report.passed]
@@ -192,6 +193,16 @@ class VerifyCommand:
         elif len(reports) > 1:
             print(f"{len(failed)} of {len(reports)} failed: {', '.join(failed)}" if failed else f"all {len(reports)} passed")
         return 1 if failed else 0
+
+    def verified(self, found: FDivergence) -> VerificationReport:
+        """The report on one divergence."""
+        from bandtheory.evidence.verification import verify
+
+        done = itertools.count(1)
+        with progress(f"verifying {found.name}") as report:
+            return verify(
+                found, effort=self.effort, seed=self.seed, progress=lambda check: report(next(done), None, check.name)
+            )
 
 
 @dataclass(frozen=True)

@@ -76,5 +76,7 @@ class ClosedForm:
         xp = self.xp
         log_r = softplus(xp, log_v + prob.log_not_p - prob.log_p)
         return ClosedFormValue(
-            xp.where(saturated, -prob.log_p, log_r), xp.where(saturated, -np.inf, log_c), xp.where(saturated & (margin > 0), -1.0, margin)
+            xp.where(saturated, -prob.log_p, log_r),
+            xp.where(saturated, -np.inf, log_c),
+            xp.where(saturated & (margin > 0), -1.0, margin),
         )

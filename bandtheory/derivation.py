@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     import sympy
 
 _DIGITS = 50
+_CHECKED_P = ("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999")
+_CHECKED_DELTA = ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")
 MAX_DEGREE = 8  # of a constraint that is searched for a quadratic factor
 
 
@@ -129,7 +131,9 @@ class Derivation:
         """The statements as a LaTeX `align*` environment."""
         import sympy
 
-        lines = [rf"\text{{{label.replace('->', '→')}}} &\colon\quad {sympy.latex(value)}" for label, value in self.statements()]
+        lines = [
+            rf"\text{{{label.replace('->', '→')}}} &\colon\quad {sympy.latex(value)}" for label, value in self.statements()
+        ]
         body = " \\\\\n".join(lines).replace("→", r"$\to$")
         return f"\\begin{{align*}}\n{body}\n\\end{{align*}}\n"
 
@@ -244,7 +248,6 @@ def closed_form(divergence: FDivergence) -> PowerForm | QuadraticForm | None:
     """The closed form of the complement ratio of the upper bound, or None if neither shape fits."""
     import sympy
 
-    u = expressions.symbol()
     below, above = settle_kinks(divergence.tilted), settle_kinks(divergence.tilted, above=True)
     if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp) or expanded_size(above) > MAX_TERMS:
         return None
@@ -281,6 +284,8 @@ def _homogeneity(g: Any) -> sympy.Rational | None:
         exponents = []
         for P in (mpmath.mpf("0.2"), mpmath.mpf("0.7")):
             values = [g(v, P, 1 - P) for v in (mpmath.mpf("0.05"), mpmath.mpf("0.1"), mpmath.mpf("0.8"))]
+            if not all(isinstance(value, mpmath.mpf) and value > 0 for value in values):
+                return None
             exponents += [mpmath.log(values[1] / values[0], 2), mpmath.log(values[2] / values[1], 8)]
         if not all(isinstance(e, mpmath.mpf) and abs(e - exponents[0]) < mpmath.mpf(10) ** -30 for e in exponents):
             return None
@@ -292,7 +297,7 @@ def _quadratic_form(below: sympy.Expr, above: sympy.Expr) -> QuadraticForm | Non
     import sympy
 
     u = expressions.symbol()
-    p, m, _, delta = symbols()
+    p, _, _, delta = symbols()
     rho, kappa = sympy.symbols("rho kappa", positive=True)
     for power in (1, 2):
         g = p * above.subs(u, rho**power) + (1 - p) * below.subs(u, kappa**power) - delta
@@ -339,7 +344,7 @@ def bernstein(polynomial: sympy.Expr) -> sympy.Expr:
 
 
 def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: sympy.Expr) -> bool:
-    """Whether `c` lies in [0, 1] and `g = δ` to 30 digits, wherever on the grid the bound does not saturate; at 20 points or more."""
+    """Whether `0 ≤ c ≤ 1` and `g = δ` to 30 digits at the points of the grid that do not saturate, of which there are enough."""
     import mpmath
     import sympy
 
@@ -351,7 +356,9 @@ def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: symp
     with mpmath.workdps(_DIGITS):
         limit = sympy.limit(below, u, 0, "+")
         at_zero = mpmath.inf if limit == sympy.oo else mpmath.mpf(sympy.N(limit, _DIGITS))
-        for P, D in itertools.product(("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999"), ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")):
+        for P, D in itertools.product(
+            ("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999"), ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")
+        ):
             P, D = mpmath.mpf(P), mpmath.mpf(D)
             if P * f_above(1 / P) + (1 - P) * at_zero <= D:
                 continue

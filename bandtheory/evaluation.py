@@ -133,7 +133,11 @@ def evaluator(divergence: FDivergence) -> Evaluator:
     slope = divergence.slope_at_one
     curvature = _curvature(below, above)
     return Evaluator(
-        below, above, float(sympy.N(divergence.value_at_zero + slope)), float(sympy.N(divergence.recession_slope - slope)), curvature
+        below,
+        above,
+        float(sympy.N(divergence.value_at_zero + slope)),
+        float(sympy.N(divergence.recession_slope - slope)),
+        curvature,
     )
 
 
@@ -203,7 +207,10 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
         growth = _growth(exact) if len(reference) == len(_grid()) else Fraction(0)
         order, leading = _order(exact)
         fits = [_series(exact, order, radius) for radius in (1.0, 0.1)]
-        reference_scaled = [float(v * mpmath.exp(growth.numerator * mpmath.mpf(x) / growth.denominator)) for v, x in zip(reference, _grid(), strict=False)]
+        reference_scaled = [
+            float(v * mpmath.exp(growth.numerator * mpmath.mpf(x) / growth.denominator))
+            for v, x in zip(reference, _grid(), strict=False)
+        ]
     best: HalfGenerator | None = None
     for candidate, differences in itertools.product(_rewritings(expression * u**growth), (False, True)):
         value, slope = _in_log_space(candidate, differences)
@@ -213,7 +220,15 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
         )
         if best is None or accuracy < 0.5 * best.accuracy:
             best = HalfGenerator(
-                float(growth), value, slope, order, leading, tuple(series) if switch else (), switch, accuracy, len(reference) == len(_grid())
+                float(growth),
+                value,
+                slope,
+                order,
+                leading,
+                tuple(series) if switch else (),
+                switch,
+                accuracy,
+                len(reference) == len(_grid()),
             )
         if accuracy < 2e-15:
             break

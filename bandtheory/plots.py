@@ -121,9 +121,7 @@ def _figure(rules: Iterable[Rule | str], ratio: bool, change: bool) -> Figure:
             curves = [(np.exp(upper), np.exp(lower))] * ratio + [(p * np.expm1(upper), -p * np.expm1(lower))] * change
         for pair, both in zip(panels, curves, strict=True):
             for axes, curve in zip(pair, both, strict=True):
-                axes.plot(
-                    p, curve, linestyle=style.dash, color=style.colour, linewidth=width, label=_label(rule), gid=str(rule)
-                )
+                axes.plot(p, curve, linestyle=style.dash, color=style.colour, linewidth=width, label=_label(rule))
     for pair in panels:
         for axes in pair:
             axes.set_xscale("logit")

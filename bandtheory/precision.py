@@ -12,9 +12,7 @@ from bandtheory.divergence import FDivergence
 _DIGITS = 60
 
 
-def solve_precisely(
-    divergence: FDivergence, log_p: float | None, p: float | None, delta: float, lower: bool
-) -> float:
+def solve_precisely(divergence: FDivergence, log_p: float | None, p: float | None, delta: float, lower: bool) -> float:
     """A log-bound of one token, given exactly by `log_p` or by `p`, correct to double precision.
 
     The constraint is evaluated straight from the generator in 60 digits and its sign change in the increase of the log-odds is
@@ -36,7 +34,7 @@ def solve_precisely(
         if at_zero is not None:
             level = prob * f(1 / prob) + not_prob * at_zero
             if level <= radius * (1 + mpmath.mpf(10) ** -40):
-                return -float("inf") if lower else -float(mpmath.log(prob))
+                return -float("inf") if lower else _minus_log(prob, not_prob, -mpmath.inf)
         low, high = mpmath.mpf(0), mpmath.mpf(1)
         while excess(high) < 0:
             low, high = high, 2 * high

@@ -147,7 +147,9 @@ class RelaxedBand:
 
 Rule = NoClip | RatioClip | AdaptiveClip | Band | RelaxedBand
 ALIASES = {"clip": "clip:0.2,0.2", "clip_higher": "clip:0.2,0.28", "dcpo": "dcpo:0.16,0.2", "relaxed": "relaxed:kl:0.05:10"}
-_FORMS = "none, clip[:low,high], clip_higher, dcpo[:low,high], band:NAME[:PARAM]:delta[:cap], relaxed:NAME[:PARAM]:delta[:cap]"
+_FORMS = (
+    "none, clip[:low,high], clip_higher, dcpo[:low,high], band:NAME[:PARAM]:delta[:cap], relaxed[:NAME[:PARAM]:delta[:cap]]"
+)
 
 
 def parse(text: str) -> Rule:
@@ -163,8 +165,8 @@ def parse(text: str) -> Rule:
     kind, _, rest = ALIASES.get(stripped, stripped).partition(":")
     if kind not in _PARSERS:
         near = difflib.get_close_matches(kind, [*_PARSERS, *ALIASES], n=1, cutoff=0.4)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise RuleError(f"unknown rule {text!r}{hint} Accepted: {_FORMS}")
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise RuleError(f"unknown rule {text!r}; {hint}accepted: {_FORMS}")
     return _PARSERS[kind](text, rest)
 
 

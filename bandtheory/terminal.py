@@ -10,18 +10,22 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-Progress = Callable[[int, int], None]
 
 WIDTH_IN_A_LOG = 160  # columns of a table where no terminal sets them
 SECONDS_BETWEEN_LINES = 2.0  # of progress in a log; work that is faster says nothing
 _MOST_CHARACTERS = 600  # of an error line, as a value that is quoted in it may have a million
 _MINUS_EXPRESSION = re.compile(r"-(?!-)(?!h$)(?!inf$)(?!\.?\d)")
+
+
+class Progress(Protocol):
+    """`report(done, total, note)`; the total is None where it is not known."""
+
+    def __call__(self, done: int, total: int | None, note: str = "") -> None: ...
 
 
 class UsageError(ValueError):
@@ -64,10 +68,10 @@ def read_arguments(program: str, description: str, commands: Mapping[str, type[A
 
 def in_one_line(box: str, program: str) -> str:
     """The sentence in the frame that tyro draws around an error, without the help texts that it repeats."""
-    rows = [row.strip("│╭╮╰╯") for row in re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()]
+    framed = re.sub(r"\x1b\[[0-9;]*m", "", box).splitlines()[1:-1]  # the first line is a heading, the last one empty
     sentence, see, repeated = "", program, False
-    for row in rows[1:]:  # the first line of the frame is a heading
-        text = row.strip(" ─")
+    for row in (re.sub(r"^[│|]|[│|]$", "", line) for line in framed):
+        text = "" if set(row) <= set(" ─-") else row.strip()  # a rule across the frame, which is ASCII in some terminals
         found = re.search(rf"{re.escape(program)}[\w -]*(?= --help)", text)
         repeated = repeated or text.startswith("Argument helptext")
         if found or "--help" in text:
@@ -125,23 +129,29 @@ def console(stream: TextIO | None = None) -> Console:
 
 @contextlib.contextmanager
 def progress(what: str) -> Iterator[Progress]:
-    """`report(done, total)` for long work: a bar if standard error is a terminal, else a plain line there now and then."""
+    """A reporter for long work: a bar if standard error is a terminal, else a plain line there now and then."""
     if not sys.stderr.isatty():
         last = time.monotonic()
 
-        def say(done: int, total: int) -> None:
+        def say(done: int, total: int | None, note: str = "") -> None:
             nonlocal last
             if time.monotonic() - last >= SECONDS_BETWEEN_LINES:
                 last = time.monotonic()
-                print(f"{what}: {done:,} of {total:,}", file=sys.stderr, flush=True)
+                share = f"{done:,} done" if total is None else f"{done:,} of {total:,}"
+                print(f"{what}: {share}{note and ', '}{note}", file=sys.stderr, flush=True)
 
         yield say
         return
+    from rich.markup import escape
     from rich.progress import Progress as Bar
 
     with Bar(console=console(sys.stderr), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        task = bar.add_task(escape(what), total=None)
+
+        def draw(done: int, total: int | None, note: str = "") -> None:
+            bar.update(task, completed=done, total=total, description=escape(f"{what}{note and ': '}{note}"))
+
+        yield draw
 
 
 def discard_output() -> None:

@@ -207,6 +207,7 @@ def test_a_failed_write_keeps_the_old_file_and_leaves_no_other(
 
 
 def test_no_figure_touches_pyplot() -> None:
-    code = "from bandtheory.plots import *; render(rules_figure(['clip']), 'png'); import sys; print('pyplot' in str(list(sys.modules)))"
+    drawing = "from bandtheory.plots import *; render(rules_figure(['clip']), 'png')"
+    code = f"{drawing}; import sys; print('matplotlib.pyplot' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

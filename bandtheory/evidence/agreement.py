@@ -89,7 +89,7 @@ def convex(subject: Subject, policy: NDArray[np.float64], action: int, delta: fl
     if solution.status != "optimal":
         raise Unresolved(solution.evidence)
     ratio = float(np.exp(claimed)) if claimed <= 700 else np.inf
-    ends: list[Real] = sorted((solution.ratio, solution.dual_bound))
+    ends = sorted((solution.ratio, solution.dual_bound))
     slack = CONVEX_TOLERANCE * max(solution.ratio, SMALL_RATIO)
     miss = max(float(ends[0]) - ratio, ratio - float(ends[1]), 0.0)
     if miss > slack:
@@ -103,7 +103,7 @@ def convex(subject: Subject, policy: NDArray[np.float64], action: int, delta: fl
 
 
 def elementwise(subject: Subject, seed: int, size: int, delta: float) -> float:
-    """A token's bounds do not depend on the tokens beside it: long arrays, which may take faster paths, against single tokens."""
+    """A token's bounds do not depend on the tokens beside it: long arrays, which may take other paths, against one token."""
     rng = np.random.default_rng(seed)
     logp = -np.exp(rng.uniform(np.log(1e-6), np.log(700.0), size))
     columns = subject.arrays(logp, delta)

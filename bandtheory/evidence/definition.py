@@ -2,16 +2,16 @@
 
     g(p, r) = p f(r) + (1 − p) f(c),   c = (1 − r p)/(1 − p),   band = { r in [0, 1/p] : g(p, r) ≤ δ }
 
-Only the text of the generator enters. Tokens are given by `log p` and ratios by `log r`, both as the exact numbers that a caller
-holds; `1 − p` and `1 − r p` are `−expm1(log p)` and `−expm1(log r + log p)`, so nothing cancels however close p is to 0 or 1.
-The two limits of the generator are read off from its values far out and not from the symbolic ones, which are checked with them.
+Only the text of the generator enters. Tokens are given by `log p` and ratios by `log r`, both as the exact numbers that a
+caller holds; `1 − p` and `1 − r p` are `−expm1(log p)` and `−expm1(log r + log p)`, so nothing cancels however close p is to 0
+or 1. The two limits of the generator are read off from its values far out; the symbolic ones are checked with them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, wraps
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import mpmath
 import sympy
@@ -24,18 +24,21 @@ FAR = 10_000  # f(0) and f'(∞) are read at u = e^∓FAR, e^∓2·FAR, e^∓4·
 SETTLED = mpmath.mpf(10) ** -30
 LOG_OVERFLOW = mpmath.mpf(2) ** 1024  # a log-bound beyond it cannot be told from −inf in float64
 
-Number = mpmath.mpf
-Real = float | mpmath.mpf
+Number: TypeAlias = Any  # mpmath.mpf, which has no annotations
+Real: TypeAlias = Any  # float or mpmath.mpf
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def precisely(function: Callable[..., Any]) -> Callable[..., Any]:
+def precisely(function: Callable[P, R]) -> Callable[P, R]:
     """Run a function with `DIGITS` digits, whatever the caller's precision is."""
 
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         with mpmath.workdps(DIGITS):
             return function(*args, **kwargs)
 
-    wrapped.__doc__, wrapped.__name__ = function.__doc__, function.__name__
     return wrapped
 
 

@@ -73,7 +73,8 @@ def _is_the_boundary(subject: Subject, logp: float, delta: float, side: str, cla
 def _refuse(subject: Subject, logp: float, delta: float, side: str, claimed: float, statement: str) -> None:
     def rows() -> list[tuple[str, str]]:
         value = subject.truth.g(logp, claimed)
-        at = "outside the simplex" if value == mpmath.inf else f"g = {differing(delta, value)[1]}, δ = {differing(delta, value)[0]}"
+        radius, reached = differing(delta, value)
+        at = "outside the simplex" if value == mpmath.inf else f"g = {reached}, δ = {radius}"
         return [*expected_and_got(f"log {side}", subject.truth.bound(logp, delta, side), claimed), ("there", at)]
 
     subject.fail(statement, [logp], delta, rows)

@@ -27,8 +27,7 @@ from hypothesis.errors import Flaky, Unsatisfiable
 
 from bandtheory.divergence import FDivergence, convexity_fault
 from bandtheory.evidence import agreement, laws
-from bandtheory.evidence.convex import ConvexUnavailable
-from bandtheory.evidence.conic import conic_form
+from bandtheory.evidence.conic import ConvexUnavailable, conic_form
 from bandtheory.evidence.strategies import (
     increasing_radii,
     log_probabilities,
@@ -42,6 +41,7 @@ from bandtheory.evidence.subject import TOLERANCE, Counterexample, LogBounds, Su
 __all__ = ["PROPERTIES", "BandProperty", "Counterexample", "Outcome", "Property", "Subject", "band_properties", "subject"]
 
 SIDES = st.sampled_from(("upper", "lower"))
+SHRINKS = 200  # attempts to make a counter-example smaller, times the weight of its property; hypothesis alone may take minutes
 ERROR, SHARE = "relative error of the log-bound", "of what that error allows"
 
 
@@ -87,30 +87,46 @@ class Property:
         )(test)
         try:
             (test if seed is None else seeded(seed)(test))()
-        except Violation as violation:
-            outcome.counterexample = violation.text(on_trial, self.theorem)
+        except (Violation, _Enough, Unsatisfiable):
+            pass  # the outcome has the smallest violation; unsatisfiable: no input in range, and the outcome counts none
         except Flaky:
+            outcome.smallest = None
             outcome.counterexample = f"{self.theorem}: the bounds differ between two calls with the same arguments"
-        except Unsatisfiable:
-            pass  # no input in range: the outcome counts none
+        if outcome.smallest:
+            outcome.counterexample = outcome.smallest[1].text(on_trial, self.theorem)
         return outcome
+
+
+class _Enough(BaseException):
+    """Ends a search; not an Exception, which hypothesis would take for a failure of the property."""
 
 
 @dataclass
 class Outcome:
     """What a search met: how many inputs, the worst deviation, those a solver could not decide, and the counter-example."""
 
-    property: Property
+    tried_on: Property
     subject: Subject
     tried: int = 0
     worst: float = 0.0
     unresolved: list[str] = field(default_factory=list)
     counterexample: str | None = None
+    smallest: tuple[tuple[int, str], Violation] | None = None
+    shrinks: int = 0
 
     def record(self, inputs: dict[str, Any]) -> None:
-        """Try one input."""
+        """Try one input; of the violations keep the one whose inputs are the shortest to write down."""
+        if self.smallest:
+            self.shrinks += 1
+            if self.shrinks > SHRINKS * min(1, self.tried_on.weight):
+                raise _Enough
         try:
-            deviation = self.property.law(self.subject, **inputs)
+            deviation = self.tried_on.law(self.subject, **inputs)
+        except Violation as violation:
+            size = (len(repr(inputs)), repr(inputs))
+            if self.smallest is None or size < self.smallest[0]:
+                self.smallest = (size, violation)
+            raise
         except agreement.Unresolved as reason:
             self.unresolved.append(str(reason))
             return
@@ -211,12 +227,12 @@ PROPERTIES: tuple[Property, ...] = (
 class BandProperty:
     """One property bound to a subject: call it to test it. pytest takes its `__name__` as the test's name."""
 
-    property: Property | None
+    law: Property | None
     subject: Subject
 
     @property
     def __name__(self) -> str:
-        return self.property.name.replace(" ", "_") if self.property else "generator"
+        return self.law.name.replace(" ", "_") if self.law else "generator"
 
     def __str__(self) -> str:
         return f"{self.subject.divergence.name}: {self.__name__}"
@@ -229,15 +245,15 @@ class BandProperty:
             unittest.SkipTest: the property does not apply to this divergence, or no solver could decide any example.
         """
         __tracebackhide__ = True
-        if self.property is None:
+        if self.law is None:
             fault = convexity_fault(self.subject.divergence)
             if fault:
                 raise Counterexample(f"the generator of {self.subject.divergence.name!r}: {fault}")
             return
-        reason = self.property.missing(self.subject)
+        reason = self.law.missing(self.subject)
         if reason:
             raise unittest.SkipTest(reason)
-        outcome = self.property.search(self.subject, settings())
+        outcome = self.law.search(self.subject, settings())
         if outcome.counterexample:
             raise Counterexample(outcome.counterexample)
         if not outcome.tried:

@@ -98,7 +98,7 @@ class Subject:
         evidence: Sequence[tuple[str, str]] | Callable[[], Sequence[tuple[str, str]]] = (),
         extra: str = "",
     ) -> NoReturn:
-        """Raise the violation. All are raised from here: hypothesis then sees one kind of failure and shrinks across its forms."""
+        """Raise the violation. All are raised from here: hypothesis sees one kind of failure and shrinks across its forms."""
         place = f"{places(logp)}, delta = {delta!r}{extra}"
         raise Violation(statement, place, evidence if callable(evidence) else lambda: evidence, self.line(logp, delta))
 

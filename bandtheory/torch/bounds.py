@@ -1,8 +1,9 @@
 """Log-ratio bounds of a clip rule for torch tensors: any device, any float dtype, no host synchronisation.
 
-The formulas are those of the numpy layer, run on tensors in float64 and rounded once to the input's dtype. Where there is no
-closed form the root takes a fixed number of Newton steps, measured when the rule is first used. One custom operator holds it
-all, so `torch.compile(fullgraph=True)` and fake tensors see a single elementwise node.
+Everything is computed in float64 and rounded once to the input's dtype. On a device the formulas of the numpy layer run on
+tensors; where there is no closed form the root takes a fixed number of Newton steps, measured when the rule is first used. On
+the CPU the numpy layer runs itself. One custom operator holds it all, so `torch.compile(fullgraph=True)` and fake tensors see
+a single elementwise node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandtheory.bounds import BLOCK, REACH
+from bandtheory.bounds import LOG_ZERO_RADIUS, REACH
 from bandtheory.bounds import log_bounds as numpy_log_bounds
 from bandtheory.closed_forms import ClosedForm
 from bandtheory.derivation import closed_form
@@ -56,21 +57,22 @@ def log_bounds(old_logp: Tensor, rule: Rule | str) -> TensorBounds:
 
 @torch.library.custom_op("bandtheory::log_bounds", mutates_args=())
 def _log_bounds(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    program = _program(rule)
-    if old_logp.device.type == "cpu" and old_logp.numel() > BLOCK:
-        # blocks keep the intermediates in cache; on an accelerator fewer, larger launches win
-        blocks = [program(block.to(torch.float64)) for block in old_logp.reshape(-1).split(BLOCK)]
-        lower, upper = (torch.cat(side).reshape(old_logp.shape) for side in zip(*blocks, strict=True))
-    else:
-        lower, upper = program(old_logp.to(torch.float64))
-    unknown = torch.isnan(old_logp)
-    lower, upper = (torch.where(unknown, math.nan, bound).to(old_logp.dtype) for bound in (lower, upper))
+    logp = torch.clamp(old_logp.to(torch.float64), max=0.0)
+    unknown = torch.isnan(logp)
+    bounds = _host_bounds(logp, rule) if logp.device.type == "cpu" else device_program(rule)(logp)
+    lower, upper = (torch.where(unknown, math.nan, bound).to(old_logp.dtype) for bound in bounds)
     return lower, upper
+
+
+def _host_bounds(logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
+    """On the CPU the numpy library itself: it is faster there than tensor operations and corrects what rounding spoils."""
+    bounds = parse(rule).log_bounds(torch.where(torch.isnan(logp), -1.0, logp).numpy())
+    return torch.from_numpy(np.asarray(bounds.lower)), torch.from_numpy(np.asarray(bounds.upper))
 
 
 @_log_bounds.register_fake
 def _(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    _program(rule)  # a faulty rule is refused while tracing, not when the graph first runs
+    device_program(rule)  # a faulty rule is refused while tracing, not when the graph first runs
     return torch.empty_like(old_logp), torch.empty_like(old_logp)
 
 
@@ -80,15 +82,15 @@ def _(info: Any, in_dims: Any, old_logp: Tensor, rule: str) -> tuple[tuple[Tenso
 
 
 @functools.lru_cache(maxsize=256)
-def _program(rule: str) -> Any:
-    """The rule as a function of float64 log-probabilities."""
+def device_program(rule: str) -> Any:
+    """The rule as a function of float64 log-probabilities ≤ 0 on any device, without a decision that depends on the data."""
     match parse(rule):
         case NoClip():
             return functools.partial(_constant, -math.inf, math.inf)
         case RatioClip() as clip:
             return functools.partial(_constant, *clip.log_interval)
         case AdaptiveClip() as adaptive:
-            return lambda logp: adaptive.log_bounds_in(torch, torch.clamp(logp, max=0.0))
+            return functools.partial(adaptive.log_bounds_in, torch)
         case Band() as band:
             return _BandProgram(band)
         case RelaxedBand() as relaxed:
@@ -121,7 +123,7 @@ class _BandProgram:
         self.closed = None if form is None else ClosedForm(form, torch)
         self.reduction = Reduction(evaluator(resolved), torch)
         self.saturates = math.isfinite(self.reduction.evaluator.value_at_zero)
-        self.log_delta = math.log(self.delta) if self.delta > 0 else -REACH
+        self.log_delta = math.log(self.delta) if self.delta > 0 else LOG_ZERO_RADIUS
         self.pointlike = self.delta == 0 and not self.reduction.evaluator.flat
         edges = [-math.inf, 0.0]
         limits = numpy_log_bounds(logp=edges, divergence=resolved, delta=self.delta)
@@ -161,7 +163,7 @@ class _BandProgram:
 
 
 def _iterations(reduction: Reduction, log_delta: float) -> int:
-    """Steps after which every token of a grid over (0, 1), extremes included, has converged."""
+    """Steps after which every token of a grid over (0, 1), extremes included, has converged, and one for those between."""
     decades = np.geomspace(1e-300, 1e4, 3001)
     with np.errstate(all="ignore"):
         log_p = np.concatenate([-decades, -np.geomspace(1e-6, 104, 2001)])
@@ -173,4 +175,4 @@ def _iterations(reduction: Reduction, log_delta: float) -> int:
             if open_ended.any():
                 part, level = side.where(open_ended), level[open_ended]
                 needed = max(needed, int(np.nanmax(solve(reduction, part, level, reduction.start(part, level)).steps)))
-    return needed
+    return needed + 1

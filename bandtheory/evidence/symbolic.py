@@ -1,0 +1,157 @@
+"""What sympy derived, held against the definition: limits of the generator, saturation conditions, closed forms.
+
+Random points are exact rationals, so that the symbolic side can be evaluated to all digits of `definition`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import mpmath
+import sympy
+
+from bandtheory.derivation import Derivation, symbols
+from bandtheory.evidence.definition import Definition, Number, definition, precisely
+from bandtheory.evidence.subject import expected_and_got
+
+EXACT = mpmath.mpf(10) ** -30  # relative agreement asked of symbolic forms, evaluated with twice as many digits
+CLOSED = mpmath.mpf(10) ** -20  # the same for closed forms, whose textbook shape cancels for small p
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Result of one symbolic check: how many points, the worst relative error, the first offence in words, a remark."""
+
+    tried: int
+    worst: float = 0.0
+    offence: str | None = None
+    note: str = ""
+
+
+def points(count: int, seed: int) -> Iterator[tuple[Fraction, Fraction]]:
+    """Simple rational (p, δ): p on both sides of ½ down to 1e-9 from 0 and 1, δ from 1e-9 to 40."""
+    rng = random.Random(seed)
+    for _ in range(count):
+        p = Fraction(rng.randint(1, 99), 2 * 10 ** rng.randint(2, 9))
+        yield (p if rng.random() < 0.5 else 1 - p), Fraction(rng.randint(1, 40), 10 ** rng.randint(0, 9))
+
+
+def _ratio(value: Fraction) -> Number:
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+def _number(value: Any) -> Number:
+    """A sympy constant as an mpmath number."""
+    return mpmath.inf if value == sympy.oo else mpmath.mpf(str(sympy.N(value, 60)))
+
+
+def _apart(expected: Number, got: Number) -> Number:
+    """Relative distance, infinite if only one of the two is."""
+    if expected == got:
+        return mpmath.mpf(0)
+    return abs(got - expected) / max(abs(expected), EXACT) if mpmath.isfinite(expected - got) else mpmath.inf
+
+
+def _words(where: str, name: str, expected: Number, got: Number) -> str:
+    return "\n  ".join([where, *(f"{label:<11} {text}" for label, text in expected_and_got(name, expected, got))])
+
+
+@precisely
+def limits(derived: Derivation, count: int, seed: int) -> Finding:
+    """`f(0)` and `f'(∞)` against values of f far out, and the solved limits of theorem 7 against a bisection."""
+    truth, symbolic, delta = definition(derived.divergence), derived.limits, symbols()[3]
+    rows: list[tuple[str, Number, Any]] = [
+        ("f(0)", truth.at_zero, symbolic.value_at_zero),
+        ("f'(∞)", truth.recession, symbolic.recession_slope),
+    ]
+    for _, radius in points(count, seed):
+        limit = truth.limit(_ratio(radius))
+        for name, expected, solution in (
+            ("lim lower for p → 1", mpmath.exp(limit), symbolic.lower_at_one),
+            ("lim p upper for p → 0", -mpmath.expm1(limit), symbolic.mass_at_zero),
+        ):
+            if solution is not None:
+                value = solution.subs(delta, sympy.Rational(radius.numerator, radius.denominator))
+                rows.append((f"{name}, δ = {radius}", expected, value))
+    worst = mpmath.mpf(0)
+    for tried, (name, expected, solution) in enumerate(rows, 1):
+        got = _number(solution)
+        allowed = EXACT if tried <= 2 else mpmath.mpf(10) ** -12  # the bisection has 25 digits, less where 1 − c is small
+        error = _apart(expected, got)
+        if error > allowed:
+            return Finding(tried, float(error), _words("theorem 7: the derived limit is wrong", name, expected, got))
+        worst = max(worst, error)
+    note = "" if symbolic.lower_at_one is not None else "theorem 7 left as an equation"
+    return Finding(len(rows), float(worst), note=note)
+
+
+@precisely
+def saturation(derived: Derivation, count: int, seed: int) -> Finding:
+    """The derived conditions of theorem 6, and the constraint, against g at the ends of [0, 1/p]."""
+    truth, (p, _, r, _) = definition(derived.divergence), symbols()
+    constraint = sympy.lambdify((p, r), derived.constraint.lhs, "mpmath")
+    worst, tried = mpmath.mpf(0), 0
+    for prob, radius in points(count, seed):
+        tried += 1
+        logp, where = mpmath.log(_ratio(prob)), f"at p = {prob}, delta = {radius}"
+        for name, condition, end in (
+            ("upper = 1/p", derived.saturation.upper, -logp),
+            ("lower = 0", derived.saturation.lower, -mpmath.inf),
+        ):
+            level, claimed = truth.g(logp, end), mpmath.inf
+            if condition not in (sympy.true, sympy.false):
+                claimed = _number(condition.lhs.subs({p: sympy.Rational(prob.numerator, prob.denominator)}))
+            error = _apart(level, claimed)
+            if error > EXACT or (condition == sympy.true):
+                claim = f"theorem 6: the derived condition for {name} is wrong {where}"
+                return Finding(tried, float(error), _words(claim, "level", level, claimed))
+            worst = max(worst, error)
+        for log_ratio in (-logp / 2, -mpmath.log(2)):
+            expected, got = truth.g(logp, log_ratio), constraint(_ratio(prob), mpmath.exp(log_ratio))
+            if _apart(expected, got) > EXACT:
+                claim = f"theorem 1: the derived constraint is wrong {where}"
+                return Finding(tried, float(_apart(expected, got)), _words(claim, "g", expected, got))
+    return Finding(tried, float(worst))
+
+
+@precisely
+def closed_forms(derived: Derivation, count: int, seed: int) -> Finding:
+    """Both derived closed forms: in the simplex, saturated exactly where the definition is, g = δ, r on its side of 1."""
+    if derived.upper is None or derived.lower is None:
+        return Finding(0, note="none found: the bounds are roots of the constraint")
+    truth, (p, _, _, delta) = definition(derived.divergence), symbols()
+    forms = {
+        name: sympy.lambdify((p, delta), form, "mpmath") for name, form in (("upper", derived.upper), ("lower", derived.lower))
+    }
+    worst, tried = mpmath.mpf(0), 0
+    for prob, radius in points(count, seed):
+        tried += 1
+        for name, form in forms.items():
+            error = _from_the_boundary(truth, name, _ratio(prob), _ratio(radius), form(_ratio(prob), _ratio(radius)))
+            if error > CLOSED:
+                got = form(_ratio(prob), _ratio(radius))
+                expected = mpmath.exp(truth.bound(mpmath.log(_ratio(prob)), _ratio(radius), name))
+                claim = f"theorem 1: the derived closed form of {name} is wrong at p = {prob}, delta = {radius}"
+                return Finding(tried, float(error), _words(claim, name, expected, got))
+            worst = max(worst, error)
+    return Finding(tried, float(worst))
+
+
+def _from_the_boundary(truth: Definition, side: str, p: Number, delta: Number, ratio: Any) -> Number:
+    """Relative error in log r of a claimed bound: g ≤ δ just inside and g > δ just outside, else infinite."""
+    sign = 1 if side == "upper" else -1
+    ratio = mpmath.mpmathify(ratio)
+    if not isinstance(ratio, mpmath.mpf) or not ratio >= 0 or sign * (ratio - 1) <= 0:
+        return mpmath.inf
+    logp = mpmath.log(p)
+    if ratio == 0:
+        return mpmath.mpf(0) if truth.g(logp, -mpmath.inf) <= delta * (1 + EXACT) else mpmath.inf
+    claimed = mpmath.log(ratio)
+    inside, outside = (truth.g(logp, claimed * (1 + step)) for step in (-CLOSED, CLOSED))
+    if inside > delta or outside <= delta:
+        return mpmath.inf
+    return abs(2 * (delta - inside) / (outside - inside) - 1) * CLOSED if mpmath.isfinite(outside) else mpmath.mpf(0)

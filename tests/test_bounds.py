@@ -1,0 +1,215 @@
+"""Bounds against 25-digit reference values, against an independent solver in 400 digits, and on bad input."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import bandtheory as bt
+from bandtheory.divergence import DivergenceError
+from bandtheory.expressions import ExpressionError
+
+# generators typed as a user would type them, for families that have no name yet
+TYPED = {
+    "neyman_chi2": "(u-1)**2/u",
+    "le_cam": "(u-1)**2/(u+1)",
+    "jensen_shannon": "(u*log(2*u/(u+1)) + log(2/(u+1)))/2",
+    "jeffreys": "(u-1)*log(u)",
+    "vajda:1.5": "abs(u-1)**1.5",
+    "vajda:3": "abs(u-1)**3",
+    "alpha:-0.5": "(u**(-0.5) - 1 + 0.5*(u-1))/0.75",
+    "alpha:0.5": "(u**0.5 - 1 - 0.5*(u-1))/(-0.25)",
+    "alpha:3": "(u**3 - 1 - 3*(u-1))/6",
+    "hockey_stick:1.2": "max(u - 1.2, 0)",
+}
+MPMATH = {
+    "kl": lambda u: -mpmath.log(u),
+    "reverse_kl": lambda u: u * mpmath.log(u),
+    "tv": lambda u: abs(u - 1) / 2,
+    "pearson_chi2": lambda u: (u - 1) ** 2,
+    "squared_hellinger": lambda u: (mpmath.sqrt(u) - 1) ** 2,
+}
+AT_ZERO = {"kl": math.inf, "reverse_kl": 0, "tv": 0.5, "pearson_chi2": 1, "squared_hellinger": 1}
+
+
+def _reference_rows() -> dict[str, list[dict[str, str]]]:
+    rows: dict[str, list[dict[str, str]]] = {}
+    with (Path(__file__).parent / "data" / "bounds.csv").open() as file:
+        for row in csv.DictReader(file):
+            rows.setdefault(row["divergence"], []).append(row)
+    return rows
+
+
+ROWS = _reference_rows()
+
+
+def test_every_reference_family_is_covered() -> None:
+    assert set(ROWS) <= set(TYPED) | set(bt.catalogue())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_reference_rows(name: str) -> None:
+    rows = ROWS[name]
+    logp, delta = ([float(row[key]) for row in rows] for key in ("logp", "delta"))
+    lower, upper = bt.log_bounds(logp=logp, divergence=TYPED.get(name, name), delta=delta)
+    np.testing.assert_allclose(lower, [float(row["log_lower"]) for row in rows], rtol=1e-12)
+    np.testing.assert_allclose(upper, [float(row["log_upper"]) for row in rows], rtol=1e-12)
+
+
+def bracket(name: str, logp: float, delta: float, log_ratio: float, side: str, rtol: float) -> None:
+    """Assert that the constraint changes sign within rtol of the log-ratio, in 400 digits and from the definition alone."""
+    with mpmath.workdps(700):
+        p, not_p = mpmath.exp(mpmath.mpf(logp)), -mpmath.expm1(mpmath.mpf(logp))
+        f, sign = MPMATH[name], 1 if side == "upper" else -1
+
+        def feasible(x: mpmath.mpf) -> bool:
+            r = mpmath.exp(x)
+            c = (1 - r * p) / not_p
+            if c < 0:
+                return False
+            at_c = f(c) if c > 0 else AT_ZERO[name]
+            at_r = f(r) if r > 0 else AT_ZERO[name]
+            return bool(p * at_r + not_p * at_c <= mpmath.mpf(delta))
+
+        if side == "lower" and log_ratio == -math.inf:
+            assert feasible(-mpmath.inf)
+            return
+        claimed = mpmath.mpf(log_ratio)
+        assert feasible(claimed - sign * abs(claimed) * rtol)
+        assert not feasible(claimed + sign * abs(claimed) * rtol)
+
+
+LOGP = st.one_of(st.floats(-300, -1e-3), st.floats(-690, 2.3).map(lambda t: -(10.0 ** (t / 2.303))).filter(lambda x: x >= -700))
+DELTA = st.floats(-12, 2).map(lambda t: 10.0**t)
+
+
+@pytest.mark.parametrize("side", ["lower", "upper"])
+@pytest.mark.parametrize("name", MPMATH)
+@given(logp=LOGP, delta=DELTA)
+@example(logp=-1e-300, delta=0.05)
+@example(logp=-700.0, delta=0.05)
+@example(logp=-700.0, delta=100.0)
+@example(logp=-1e-300, delta=1e-12)
+@example(logp=math.log(0.05) + 1e-13, delta=0.05)  # just above saturation of tv's lower bound
+@example(logp=math.log(0.05 / 1.05) + 1e-14, delta=0.05)  # and of pearson's
+@example(logp=math.log1p(-math.exp(-0.05)) + 1e-15, delta=0.05)  # and of reverse_kl's
+@example(logp=math.log(1 - (1 - 0.025) ** 2) + 1e-15, delta=0.05)  # and of hellinger's
+def test_log_bounds_are_right_to_ten_digits(name: str, side: str, logp: float, delta: float) -> None:
+    value = float(getattr(bt.log_bounds(logp=logp, divergence=name, delta=delta), side))
+    bracket(name, logp, delta, value, side, 1e-10)
+
+
+@pytest.mark.parametrize("name", MPMATH)
+def test_a_long_array_agrees_with_single_tokens(name: str) -> None:
+    logp = -np.random.default_rng(1).exponential(3.0, size=50_000)
+    lower, upper = bt.log_bounds(logp=logp, divergence=name, delta=0.05)
+    for i in range(0, logp.size, 997):
+        one = bt.log_bounds(logp=logp[i], divergence=name, delta=0.05)
+        np.testing.assert_allclose([lower[i], upper[i]], [one.lower, one.upper], rtol=1e-11)
+
+
+def test_probabilities_and_log_probabilities_agree() -> None:
+    p = np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(bt.bounds(p).upper, bt.bounds(logp=np.log(p)).upper, rtol=1e-14)
+
+
+def test_a_probability_is_used_exactly() -> None:
+    # at p = δ = 1/2 total variation just reaches 0; log(1/2) as a double is slightly off
+    assert bt.log_bounds(0.5, divergence="tv", delta=0.5).lower == -math.inf
+
+
+def test_total_variation_by_hand() -> None:
+    lower, upper = bt.bounds([0.2, 0.5, 0.98], divergence="tv", delta=0.05)
+    np.testing.assert_allclose(lower, [0.75, 0.9, 1 - 0.05 / 0.98], rtol=1e-14)
+    np.testing.assert_allclose(upper, [1.25, 1.1, 1 / 0.98], rtol=1e-14)  # the last one saturates
+
+
+def test_certain_token() -> None:
+    # p = 1: upper is 1; lower solves f(r) + (1 − r) f'(∞) = δ, which for kl is exp(−δ) and for f'(∞) = ∞ is 1
+    for name, lower in (("kl", math.exp(-0.05)), ("tv", 0.95), ("squared_hellinger", 0.975**2), ("pearson_chi2", 1.0)):
+        band = bt.bounds(logp=0.0, divergence=name, delta=0.05)
+        assert float(band.upper) == 1.0
+        assert float(band.lower) == pytest.approx(lower, rel=1e-14)
+
+
+def test_impossible_token() -> None:
+    band = bt.log_bounds(logp=-math.inf, divergence="kl", delta=0.05, max_ratio=10)
+    assert float(band.lower) == -math.inf
+    assert float(band.upper) == math.log(10)
+
+
+@pytest.mark.parametrize("logp", [-1e3, -1e5, -3e38])
+def test_beyond_the_range_of_probabilities(logp: float) -> None:
+    # q = p·upper tends to 1 − exp(−δ) for kl and to δ for tv; pearson has upper² p = δ to leading order
+    for name, expected in (("kl", math.log1p(-math.exp(-0.05)) - logp), ("tv", math.log(0.05) - logp)):
+        assert float(bt.log_bounds(logp=logp, divergence=name).upper) == pytest.approx(expected, rel=1e-14)
+    assert float(bt.log_bounds(logp=logp, divergence="pearson_chi2").upper) == pytest.approx(
+        (math.log(0.05) - logp) / 2, rel=1e-14
+    )
+
+
+def test_radius_zero_is_the_point_one() -> None:
+    for name in bt.catalogue():
+        lower, upper = bt.log_bounds([0.1, 0.9, 1.0], divergence=name, delta=0)
+        assert not lower.any()
+        assert not upper.any()
+
+
+def test_radius_zero_of_a_flat_generator_is_the_ratio_clip() -> None:
+    # theorem 10: the hockey stick with γ = 1.2 at radius 0 is PPO's upper clip 1.2 for p ≤ 1/1.2
+    upper = bt.bounds([1e-6, 0.1, 0.8, 0.9], divergence="max(u - 1.2, 0)", delta=0).upper
+    np.testing.assert_allclose(upper, [1.2, 1.2, 1.2, 1 / 0.9], rtol=1e-12)
+
+
+def test_radius_may_be_an_array() -> None:
+    upper = bt.bounds(0.5, divergence="tv", delta=[[0.1], [0.2]]).upper
+    np.testing.assert_allclose(upper, [[1.2], [1.4]])
+
+
+def test_growth_faster_than_any_power() -> None:
+    # f = exp(u) − e·u, p = e^−1e5: the constraint is p·exp(r) = δ to leading order, so r = 1e5 + log δ
+    upper = bt.log_bounds(logp=-1e5, divergence="exp(u) - e*u", delta=0.05).upper
+    assert float(upper) == pytest.approx(math.log(1e5 + math.log(0.05)), rel=1e-10)
+
+
+def test_evidence_is_stated() -> None:
+    assert bt.bounds(0.5, divergence="tv").evidence.startswith("closed form; estimated relative error")
+    assert bt.bounds(0.5, divergence="kl").evidence.startswith("root; estimated relative error")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"p": 0.0}, r"p = 0.0 is not a probability in \(0, 1\]"),
+        ({"p": [0.5, 1.5]}, r"p = 1.5 at index \(1,\)"),
+        ({"p": math.nan}, "p = nan"),
+        ({"logp": [[-1.0, 0.1]]}, r"logp = 0.1 at index \(0, 1\)"),
+        ({"logp": math.nan}, "logp = nan"),
+        ({}, "exactly one of p"),
+        ({"p": 0.5, "logp": -1.0}, "exactly one of p"),
+        ({"p": 0.5, "delta": -0.1}, "delta = -0.1 is not a finite radius"),
+        ({"p": 0.5, "delta": math.inf}, "delta = inf"),
+        ({"p": 0.5, "delta": math.nan}, "delta = nan"),
+        ({"p": 0.5, "max_ratio": 0.5}, "max_ratio = 0.5"),
+        ({"p": 0.5, "divergence": "pearson"}, "did you mean 'pearson_chi2'"),
+    ],
+)
+def test_bad_input(arguments: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        bt.bounds(**arguments)
+
+
+def test_a_faulty_generator_is_refused() -> None:
+    with pytest.raises(DivergenceError, match=r"not convex near u = 1\.42"):
+        bt.bounds(0.5, divergence="(u-1)**2*(u-3)**2")
+    with pytest.raises(DivergenceError, match=r"f\(1\) = 1.0, expected 0"):
+        bt.bounds(0.5, divergence="u**2")
+    with pytest.raises(ExpressionError):
+        bt.bounds(0.5, divergence="u.real + 1")

@@ -1,0 +1,126 @@
+"""Tensor bounds against the float64 library, on every dtype, at the edges, and under torch.compile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from bandtheory.rules import Band, RatioClip, parse
+from bandtheory.torch import log_bounds
+from bandtheory.torch.bounds import device_program
+
+BANDS = "kl:0.05:10 kl:0.001 reverse_kl:0.05 tv:0.05 pearson_chi2:0.05 squared_hellinger:0.2 "
+TYPED = "(u-1)**2/u:0.05 (u-1)*log(u):1 max(u-1.2,0):0"
+RULES = ["none", "clip", "clip_higher", "dcpo", "relaxed", *("band:" + band for band in (BANDS + TYPED).split())]
+GRID = -np.concatenate([np.geomspace(1e-30, 104, 1001), [700.0, 1e4]])
+
+
+def spacing(values: np.ndarray, dtype: torch.dtype) -> np.ndarray:
+    """One unit in the last place of `dtype` at each value."""
+    exponent = np.floor(np.log2(np.maximum(np.abs(values), torch.finfo(dtype).tiny)))
+    return np.asarray(torch.finfo(dtype).eps * 2.0**exponent)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Short tensor operations split over threads take longer, by orders of magnitude on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def on_device(logp: torch.Tensor, rule: str) -> list[torch.Tensor]:
+    """The formulas that run on an accelerator, here on CPU tensors."""
+    return [bound.to(logp.dtype) for bound in device_program(rule)(logp.double())]
+
+
+@pytest.mark.parametrize("path", [log_bounds, on_device])
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_agrees_with_the_library(path: Callable[..., Iterable[torch.Tensor]], rule: str, dtype: torch.dtype) -> None:
+    logp = torch.tensor(GRID, dtype=torch.float64).to(dtype)
+    logp = logp[torch.isfinite(logp)]
+    bounds = path(logp, rule)
+    exact = parse(rule).log_bounds(logp.double().numpy())
+    for ours, reference in zip(bounds, exact, strict=True):
+        assert ours.dtype == dtype
+        value = ours.double().numpy()
+        finite = np.abs(reference) < torch.finfo(dtype).max
+        assert np.isfinite(value[finite]).all()
+        np.testing.assert_array_equal(value[~finite], np.copysign(np.inf, reference[~finite]))
+        # float64 shares no high-precision fallback: near saturation its lower bound keeps ten digits
+        tolerance = 1e-9 * np.abs(reference[finite]) if dtype == torch.float64 else 0.51 * spacing(reference[finite], dtype)
+        assert np.all(np.abs(value[finite] - reference[finite]) <= tolerance)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_hostile_values(dtype: torch.dtype) -> None:
+    logp = torch.tensor([math.nan, 1e-3, -math.inf, -0.0, 0.0], dtype=dtype)
+    lower, upper = log_bounds(logp, "band:kl:0.05:10")
+    assert torch.isnan(lower).tolist() == torch.isnan(upper).tolist() == [True, False, False, False, False]
+    assert lower[2] == -math.inf
+    assert upper[2] == torch.tensor(math.log(10), dtype=dtype)
+    for position in (1, 3, 4):  # above zero counts as zero: lower is log e^−δ, upper 0
+        assert lower[position].item() == pytest.approx(torch.tensor(-0.05, dtype=dtype).item(), rel=1e-15)
+        assert upper[position] == 0
+
+
+def test_without_a_cap_an_impossible_token_is_unbounded() -> None:
+    assert log_bounds(torch.tensor([-math.inf]), "band:tv:0.05").upper.item() == math.inf
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3, 4)])
+def test_any_shape(shape: tuple[int, ...]) -> None:
+    bounds = log_bounds(-torch.rand(shape) - 0.1, "band:kl:0.05")
+    assert bounds.lower.shape == bounds.upper.shape == shape
+
+
+def test_a_long_tensor_agrees_with_a_piece_of_it() -> None:
+    logp = -torch.rand(2, 40_000, generator=torch.Generator().manual_seed(0)) * 5
+    whole = log_bounds(logp, "band:kl:0.05")
+    piece = log_bounds(logp[1, 30_000:30_100], "band:kl:0.05")
+    torch.testing.assert_close(whole.upper[1, 30_000:30_100], piece.upper, rtol=2e-7, atol=0)
+
+
+def test_non_contiguous_input() -> None:
+    logp = -torch.rand(4, 6).T - 0.1
+    assert torch.equal(log_bounds(logp, "band:tv:0.05").upper, log_bounds(logp.contiguous(), "band:tv:0.05").upper)
+
+
+def test_no_gradient_flows() -> None:
+    logp = torch.tensor([-1.0], requires_grad=True)
+    bounds = log_bounds(logp, "band:kl:0.05")
+    assert not bounds.lower.requires_grad
+    assert not bounds.upper.requires_grad
+
+
+@pytest.mark.parametrize("rule", ["band:kl:0.05:10", Band("tv", 0.05), RatioClip(), "relaxed"], ids=str)
+def test_compiles_into_one_graph(rule: object) -> None:
+    logp = -torch.rand(64) - 0.1
+    compiled = torch.compile(lambda x: log_bounds(x, rule), fullgraph=True, backend="aot_eager")
+    for ours, eager in zip(compiled(logp), log_bounds(logp, rule), strict=True):
+        assert torch.equal(ours, eager)
+
+
+def test_custom_operator_is_well_formed() -> None:
+    torch.library.opcheck(torch.ops.bandtheory.log_bounds, (-torch.rand(8) - 0.1, "band:kl:0.05"))
+
+
+def test_vmap() -> None:
+    logp = -torch.rand(3, 5) - 0.1
+    mapped = torch.vmap(lambda row: log_bounds(row, "band:kl:0.05").upper, in_dims=1, out_dims=1)(logp)
+    assert torch.equal(mapped, log_bounds(logp, "band:kl:0.05").upper)
+
+
+def test_bad_input() -> None:
+    with pytest.raises(TypeError, match=r"floating-point tensor, got torch.int64"):
+        log_bounds(torch.tensor([1]), "clip")
+    with pytest.raises(TypeError, match="got list"):
+        log_bounds([-1.0], "clip")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="did you mean 'band'"):
+        log_bounds(torch.tensor([-1.0]), "bend:kl:0.05")
