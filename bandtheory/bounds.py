@@ -224,7 +224,6 @@ class _Engine:
         if rooted.any():
             part, keep = _take(prob, rooted)
             value[keep], error[keep] = self._root(part, log_delta[keep], start, lower)
-        error[np.isinf(value) & ~(error == np.inf)] = 0.0
         error[np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH] = 0.0
         doubtful = np.flatnonzero(error > DOUBT)
         for i in doubtful[np.argsort(-error[doubtful], kind="stable")][: account.left]:
@@ -255,7 +254,7 @@ class _Engine:
         unknown = np.isnan(root.log_z) & ~saturated | (lower & (np.abs(saturation) < 1e-11))
         if not reduction.evaluator.everywhere:
             unknown |= np.minimum(prob.log_p, prob.log_not_p) < -REACH
-        return value, np.where(unknown, np.inf, np.where(saturated, 0.0, error))
+        return value, np.where(unknown, np.inf, np.where(saturated | np.isinf(value), 0.0, error))
 
     def _edge(self, prob: Probability, delta: Floats, lower: bool) -> Floats:
         """p = 1 and p = 0 (theorem 7), and δ = 0."""

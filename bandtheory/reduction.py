@@ -22,7 +22,7 @@ import numpy as np
 from bandtheory.evaluation import Array, Evaluator
 
 MAX_ITERATIONS = 120
-SMOOTH_STEP = 3e-8  # after a Newton step this short in log z the error of a smooth equation is below 1e-14
+SMOOTH_STEP = 3e-8  # after a Newton step this short in z and in log z the error of a smooth equation is below 1e-14
 LOG_Z_RANGE = (-420.0, 709.0)  # z from 1e-182 to 1e308
 
 
@@ -209,7 +209,7 @@ def solve(reduction: Reduction, prob: Probability, log_delta: np.ndarray, log_z:
         proposal, low, high, inside = _advance(np, step, at, low, high, stride, _far(np, prob, log_delta))
         move = proposal - at
         rounding = 4e-15 * np.maximum(1.0, np.abs(at))
-        done = (inside & (np.abs(move) < tiny)) | (np.abs(move) <= rounding) | (high - low <= rounding)
+        done = (inside & (np.abs(move) * np.maximum(1.0, z) < tiny)) | (np.abs(move) <= rounding) | (high - low <= rounding)
         if done.any():
             index = where[done]
             for target, value in zip(result, _finish(reduction, prob, step, z, proposal, move), strict=False):

@@ -97,6 +97,7 @@ DELTA = st.floats(-12, 2).map(lambda t: 10.0**t)
 @example(logp=-700.0, delta=0.05)
 @example(logp=-700.0, delta=100.0)
 @example(logp=-1e-300, delta=1e-12)
+@example(logp=-1.4138753226338639e-260, delta=0.2589238427543229)  # z ≈ 600: a short step in log z was long in z
 @example(logp=math.log(0.05) + 1e-13, delta=0.05)  # just above saturation of tv's lower bound
 @example(logp=math.log(0.05 / 1.05) + 1e-14, delta=0.05)  # and of pearson's
 @example(logp=math.log1p(-math.exp(-0.05)) + 1e-15, delta=0.05)  # and of reverse_kl's

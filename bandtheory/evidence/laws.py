@@ -144,8 +144,8 @@ def shape_in_p(subject: Subject, pair: tuple[float, float], delta: float) -> flo
 
     The second half is the same convexity: at fixed q = p r, `∂g/∂p = f*(f'(c)) − f*(f'(r))` has the sign of c − r.
     """
-    at = [[interval(subject, bound) for bound in subject.token(x, delta)] for x in pair]
     claims = [subject.token(x, delta) for x in pair]
+    at = [[interval(subject, bound) for bound in claim] for claim in claims]
     shift = mpmath.mpf(pair[1]) - pair[0]
     worst = mpmath.mpf(0)
     for name, k, sign, move in (

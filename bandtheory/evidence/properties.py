@@ -41,7 +41,7 @@ from bandtheory.evidence.subject import TOLERANCE, Counterexample, LogBounds, Su
 __all__ = ["PROPERTIES", "BandProperty", "Counterexample", "Outcome", "Property", "Subject", "band_properties", "subject"]
 
 SIDES = st.sampled_from(("upper", "lower"))
-SHRINKS = 200  # attempts to make a counter-example smaller, times the weight of its property; hypothesis alone may take minutes
+SHRINKS = 100  # attempts to make a counter-example smaller, times the weight of its property; hypothesis alone may take minutes
 ERROR, SHARE = "relative error of the log-bound", "of what that error allows"
 
 
