@@ -9,7 +9,7 @@ OUT ?= out
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.set-up
-INSTALL := -m pip install --quiet --no-input --disable-pip-version-check
+INSTALL := -m pip install --quiet --quiet --no-input --disable-pip-version-check
 TORCH := $(shell grep '^torch==' constraints.txt)
 FRESH := build/resolve
 

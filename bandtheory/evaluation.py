@@ -225,7 +225,7 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
                 slope,
                 order,
                 leading,
-                tuple(series) if switch else (),
+                _trimmed(series, switch),
                 switch,
                 accuracy,
                 len(reference) == len(_grid()),
@@ -342,6 +342,14 @@ def _series(exact: Callable[[Any], Any], order: float, radius: float) -> tuple[f
     matrix = mpmath.matrix([[node**j for j in range(_DEGREE + 1)] for node in nodes])
     values = mpmath.matrix([exact(node) / (-node) ** order for node in nodes])
     return tuple(float(c) for c in mpmath.lu_solve(matrix, values))
+
+
+def _trimmed(series: Sequence[float], switch: float) -> tuple[float, ...]:
+    """The coefficients that count for `|x| < switch`."""
+    if not switch:
+        return ()
+    sizes = [abs(c) * switch**k for k, c in enumerate(series)]
+    return tuple(series[: max(k for k, size in enumerate(sizes) if size > 1e-18 * sizes[0]) + 1])
 
 
 def _relative_errors(value: sympy.Expr, slope: sympy.Expr, reference: Sequence[float]) -> np.ndarray:

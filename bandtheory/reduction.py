@@ -102,6 +102,8 @@ class Reduction:
     def saturation(self, prob: Probability, log_delta: Array) -> Array:
         """`log g − log δ` at r = 1/p (theorem 6): the upper bound is 1/p where this is ≤ 0."""
         xp = self.xp
+        if not np.isfinite(self.evaluator.value_at_zero):
+            return xp.full_like(prob.log_p, np.inf)
         log_above, _ = self.above(prob.log_p, prob.p, -prob.not_p)
         at_zero = self.evaluator.value_at_zero
         log_at_zero = np.log(at_zero) if at_zero > 0 else -np.inf

@@ -173,7 +173,7 @@ WRONG = [
 
 def refute(name: str, spec: str, bounds: Bounds) -> str | None:
     law = next(law for law in PROPERTIES if law.name == name)
-    return law.search(subject(spec, bounds), settings(max_examples=60, database=None), seed=0).counterexample
+    return law.search(subject(spec, bounds), settings(max_examples=40, database=None), seed=0).counterexample
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_counterexample_is_small_and_shows_the_digits_that_differ() -> None:
             "  divergence  kl, f(u) = -log(u)",
             "  at          p = 0.367879 (logp = -1.0), delta = 1.0",
             "  expected    log upper = 0.9209227",
-            "  got         log upper = 0.9774062",
+            "  got         log upper = 0.9848264",
             "  there       g = 2.0, δ = 1.0",
             f"  reproduce   import numpy as np; {call}",
         ]
