@@ -35,6 +35,12 @@ class Run:
         return json.loads(self.out, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
 
 
+@pytest.fixture(autouse=True)
+def no_terminal_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test runners that start workers may set it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Any:
     return lambda *arguments: Run(capsys, *arguments)
