@@ -99,7 +99,7 @@ def _provenance(run: Results) -> Markup:
     rows = join(join([tag("dt", name), tag("dd", value)]) for name, value in facts.items())
     note = (
         "The numbers of the comparisons depend on the seeds and on nothing that happens at run time, except that another "
-        "processor or another release of torch can round differently. report.json beside this file holds every number."
+        "processor or another release of torch can round differently. report.json beside this file holds all tables."
     )
     return _section("How this was run", tag("dl", rows), tag("p", note, class_="soft"))
 
