@@ -344,7 +344,7 @@ def bernstein(polynomial: sympy.Expr) -> sympy.Expr:
 
 
 def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: sympy.Expr) -> bool:
-    """Whether `0 ≤ c ≤ 1` and `g = δ` to 30 digits at the points of the grid that do not saturate, of which there are enough."""
+    """Whether `0 ≤ c ≤ 1` and `g = δ` to 30 digits wherever on the grid it does not saturate, often enough."""
     import mpmath
     import sympy
 

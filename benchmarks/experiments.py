@@ -61,9 +61,10 @@ def audit_example(rules: Sequence[str], progress: Progress) -> Outcome:
 def compare_rules(reward: str, options: dict[str, Any], progress: Progress) -> Outcome:
     """The bandit comparison of clip rules with one kind of reward; `options` are fields of `trainer.config.CompareConfig`."""
     from bandtheory import rules as clip_rules
+    from bandtheory.plots import render
     from trainer.compare import compare
     from trainer.config import CompareConfig
-    from trainer.figures import draw, render
+    from trainer.figures import draw
     from trainer.summary import FIRST_STEPS
 
     comparison = compare(CompareConfig(reward=reward, threads=1, **options), progress)  # type: ignore[arg-type]

@@ -100,7 +100,8 @@ class Comparison:
 
     def save(self, directory: Path | str) -> list[Path]:
         """Write metrics.json, summary.json, comparison.png and comparison.svg; either all of them or, on an error, none."""
-        from trainer.figures import draw, render
+        from bandtheory.plots import render
+        from trainer.figures import draw
 
         figure = draw(self)
         contents = {

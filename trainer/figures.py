@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bandtheory.plots import styles
+from bandtheory.rules import parse
 from trainer.statistics import Array, pointwise_band
 
 if TYPE_CHECKING:
@@ -14,10 +15,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from trainer.compare import Comparison
-
-# Okabe and Ito's palette, told apart with any colour vision (https://jfly.uni-koeln.de/color/).
-COLOURS = ("#000000", "#E69F00", "#0072B2", "#009E73", "#56B4E9", "#CC79A7", "#D55E00")
-DASHES = ("-", "--", ":", "-.")
 
 # (title, the curves that are added up, logarithmic axis). With a coin the accuracy is constant and says nothing.
 PANELS = {
@@ -60,22 +57,12 @@ def draw(comparison: Comparison) -> Figure:
 
 def _panel(axes: Axes, comparison: Comparison, names: tuple[str, ...], rate: int) -> None:
     """Every rule's curve of one metric at one learning rate."""
-    for index, rule in enumerate(comparison.config.rules):
+    looks = styles([parse(rule) for rule in comparison.config.rules])  # as in every other figure of the project
+    for index, (rule, look) in enumerate(zip(comparison.config.rules, looks, strict=True)):
         curve: Array = sum((comparison.curve(name, index, rate) for name in names), np.zeros(1))
         # Clip fractions belong to steps 1, 2, …; policy metrics also have the initial policy at 0.
         steps = np.arange(len(curve)) + (len(curve) == comparison.config.steps)
-        colour, dash = COLOURS[index % len(COLOURS)], DASHES[index // len(COLOURS) % len(DASHES)]
-        axes.plot(steps, curve.mean(-1), dash, color=colour, label=rule, linewidth=1.4)
-        axes.fill_between(steps, *pointwise_band(curve, comparison.config.seed), color=colour, alpha=0.18, linewidth=0)
+        axes.plot(steps, curve.mean(-1), linestyle=look.dash, color=look.colour, label=rule, linewidth=1.4)
+        axes.fill_between(steps, *pointwise_band(curve, comparison.config.seed), color=look.colour, alpha=0.18, linewidth=0)
     axes.grid(alpha=0.3, linewidth=0.5)
     axes.margins(x=0.01)
-
-
-def render(figure: Figure, format: str) -> bytes:
-    """The bytes of an image file, ``format`` png or svg; the same figure gives the same bytes."""
-    import matplotlib
-
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.hashsalt": "bandtheory"}):
-        figure.savefig(buffer, format=format, dpi=130, metadata={"Date": None} if format == "svg" else {"Software": None})
-    return buffer.getvalue()
