@@ -229,7 +229,7 @@ def _solution_in_unit_interval(expression: sympy.Expr, unknown: sympy.Symbol) ->
 
     delta = symbols()[3]
     try:
-        candidates = sympy.solve(expression, unknown) if expression.count_ops() <= 30 else []
+        candidates = sympy.solve(expression, unknown) if _soluble(expression) else []
     except NotImplementedError:
         return None
     points = [sympy.Rational(1, 100), sympy.Rational(1, 20)]
@@ -241,6 +241,14 @@ def _solution_in_unit_interval(expression: sympy.Expr, unknown: sympy.Symbol) ->
         if all(abs(residual) < 1e-25 for residual in residuals):
             return sympy.simplify(candidate)
     return None
+
+
+def _soluble(expression: sympy.Expr) -> bool:
+    """Whether sympy answers soon: few operations and, since it clears roots by raising to powers, small exponents."""
+    import sympy
+
+    exponents = [power.exp for power in expression.atoms(sympy.Pow) if power.exp.is_Rational]
+    return expression.count_ops() <= 30 and all(max(abs(e.p), e.q) <= 6 for e in exponents)
 
 
 @functools.lru_cache(maxsize=128)

@@ -151,3 +151,10 @@ def test_latex_is_an_alignment_with_every_statement() -> None:
     latex = bt.derive("tv").latex()
     assert latex.startswith("\\begin{align*}")
     assert latex.count("\\colon") == len(bt.derive("tv").statements())
+
+
+def test_awkward_exponents_do_not_hang() -> None:
+    # clearing the root u^(123/1000) would raise to the thousandth power
+    derived = bt.derive("(u**0.123 - 1 - 0.123*(u-1))/(0.123*(0.123-1))")
+    assert derived.form is derived.limits.mass_at_zero is None
+    assert derived.limits.value_at_zero == sympy.Rational(1000, 123)
