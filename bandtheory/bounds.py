@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bandtheory.divergence import FDivergence, as_divergence
+from bandtheory.divergence import DivergenceError, FDivergence, as_divergence
 
 if TYPE_CHECKING:
     from bandtheory.closed_forms import ClosedForm
@@ -148,7 +148,10 @@ def _log_cap(max_ratio: float | None) -> float:
 
 @functools.lru_cache(maxsize=64)
 def _engine(divergence: FDivergence) -> _Engine:
-    return _Engine(divergence)
+    try:
+        return _Engine(divergence)
+    except (ArithmeticError, TypeError, NotImplementedError, RecursionError) as error:
+        raise DivergenceError(f"{divergence.name!r} cannot be evaluated: {type(error).__name__}: {error}") from error
 
 
 @dataclass
@@ -160,7 +163,7 @@ class _Account:
 
     @property
     def left(self) -> int:
-        return MAX_REFINED - self.refined
+        return max(0, MAX_REFINED - self.refined)
 
     def __str__(self) -> str:
         return f"estimated relative error {self.error:.1e}; {self.refined:,} bounds in high precision"
@@ -225,8 +228,11 @@ class _Engine:
             part, keep = _take(prob, rooted)
             value[keep], error[keep] = self._root(part, log_delta[keep], start, lower)
         error[np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH] = 0.0
-        doubtful = np.flatnonzero(error > DOUBT)
-        for i in doubtful[np.argsort(-error[doubtful], kind="stable")][: account.left]:
+        error[regular & np.isnan(value)] = np.inf
+        doubtful = np.flatnonzero(~(error <= DOUBT))
+        # the doubts about an accurate evaluation are few tokens near saturation; those about another may be all tokens
+        limit = doubtful.size if self.reduction.evaluator.everywhere else account.left
+        for i in doubtful[np.argsort(-error[doubtful], kind="stable")][:limit]:
             log_p, p = (None if array is None else float(array[i]) for array in given)
             value[i] = solve_precisely(self.divergence, log_p, p, float(delta[i]), lower)
             error[i] = 0.0

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
-from bandtheory.divergence import MAX_TERMS, FDivergence, as_divergence, expanded_size, settle_kinks
+from bandtheory.divergence import MAX_TERMS, FDivergence, as_divergence, expanded_size, settle_kinks, tame
 
 if TYPE_CHECKING:
     import sympy
@@ -259,7 +260,7 @@ def closed_form(divergence: FDivergence) -> PowerForm | QuadraticForm | None:
     below, above = settle_kinks(divergence.tilted), settle_kinks(divergence.tilted, above=True)
     if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp) or expanded_size(above) > MAX_TERMS:
         return None
-    return _power_form(below, above) or _quadratic_form(below, above)
+    return _power_form(below, above) or (_quadratic_form(below, above) if tame(below + above) else None)
 
 
 def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
@@ -272,15 +273,31 @@ def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
     exponent = _homogeneity(sympy.lambdify((v, p, m), g, "mpmath"))
     if exponent is None:
         return None
-    constant = sympy.factor(sympy.simplify(g / v**exponent)).subs(p + m, 1)
-    if constant.has(v):
+    # at v = 1, where c = 0, g is the saturation level of theorem 6; being proportional to v^k, it is K there
+    constant = sympy.expand(p * above.subs(u, 1 + m / p) + m * below.subs(u, 0))
+    if tame(constant):
+        shorter = sympy.expand(sympy.factor(constant).subs(p + m, 1))
+        constant = shorter if len(shorter.args) < len(constant.args) and _is_posynomial(shorter) else constant
+    if not _is_posynomial(constant):
         return None
-    monomials = []
-    for term in sympy.Add.make_args(sympy.expand(constant)):
-        powers = term.as_powers_dict()
-        monomials.append((float(term / (p ** powers[p] * m ** powers[m])), float(powers[p]), float(powers[m])))
+    monomials = [_monomial(term) for term in sympy.Add.make_args(constant)]
     form = PowerForm(float(exponent), tuple(monomials), 1 - (delta / constant) ** (1 / exponent))
     return form if _satisfies_constraint(form.complement, below, above) else None
+
+
+def _monomial(term: sympy.Expr) -> tuple[float, float, float]:
+    """`coefficient · p^i · m^j` as `(coefficient, i, j)`; the coefficient is NaN if the term is none."""
+    p, m, _, _ = symbols()
+    powers = term.as_powers_dict()
+    coefficient = term / (p ** powers[p] * m ** powers[m])
+    return float(coefficient) if coefficient.is_number else math.nan, float(powers[p]), float(powers[m])
+
+
+def _is_posynomial(expression: sympy.Expr) -> bool:
+    """Whether the sum has positive terms only, so that its logarithm is free of cancellation."""
+    import sympy
+
+    return all(_monomial(term)[0] > 0 for term in sympy.Add.make_args(expression))
 
 
 def _homogeneity(g: Any) -> sympy.Rational | None:

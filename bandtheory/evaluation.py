@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bandtheory import expressions
-from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, settle_kinks
+from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, settle_kinks, tame
 
 if TYPE_CHECKING:
     import sympy
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 Array = Any  # numpy.ndarray or torch.Tensor; the code below is written once for both
 _DIGITS = 60
 _DEGREE = 18
+MAX_WILD_TERMS = 20  # of an expression with high powers or long numbers that is expanded
 _ARRAY_FUNCTIONS = (("Max", "maximum"), ("Min", "minimum"), ("Heaviside", "step"), ("Abs", "absolute"), ("sign", "signum"))
 _SWITCH_POINTS = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08, 0.03, 0.01, 0.0)
 
@@ -242,9 +243,12 @@ def _rewritings(expression: sympy.Expr) -> list[sympy.Expr]:
 
     literal = sympy.powsimp(sympy.expand_log(expression, force=True))
     forms = [literal, _absorb_power(literal)]
-    if expanded_size(literal) <= MAX_TERMS:
+    if expanded_size(literal) <= (MAX_TERMS if tame(literal) else MAX_WILD_TERMS):
         expanded = sympy.powsimp(sympy.expand(literal))
-        forms += [sympy.factor(expanded), expanded, sympy.cancel(expanded), _absorb_power(expanded)]
+        forms += [expanded, _absorb_power(expanded)]
+        if tame(literal):
+            forms[2:2] = [sympy.factor(expanded)]
+            forms += [sympy.cancel(expanded)]
     return list(dict.fromkeys(forms))
 
 
@@ -276,7 +280,9 @@ def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr
     x, U, T = _symbols()
 
     def factored_log(argument: sympy.Expr) -> sympy.Expr:
-        return sympy.log(sympy.factor(sympy.together(argument)) if expanded_size(argument) <= MAX_TERMS else argument)
+        return sympy.log(
+            sympy.factor(sympy.together(argument)) if tame(argument) and expanded_size(argument) <= MAX_TERMS else argument
+        )
 
     def shifted_log(argument: sympy.Expr) -> sympy.Expr:
         at_one = argument.subs(T, 0)
@@ -326,7 +332,7 @@ def _order(exact: Callable[[Any], Any]) -> tuple[float, float]:
     import mpmath
 
     near = mpmath.mpf("-1e-15")
-    if exact(near) == 0:
+    if not (exact(near) > 0 and exact(2 * near) > 0):
         return 0.0, 0.0
     order = float(mpmath.nint(1000 * mpmath.log(exact(2 * near) / exact(near), 2)) / 1000)
     return order, float(exact(near) / abs(near) ** order)
@@ -367,10 +373,12 @@ def _best_switch(
     errors: np.ndarray, order: float, series: Sequence[float], reference: Sequence[Any]
 ) -> tuple[float, float, Sequence[float]]:
     """The switch point with the smallest worst error, that error, and the series."""
+    import mpmath
+
     if not series:
         return 0.0, float(np.max(errors)), series
     x = np.array(_grid()[: len(reference)])
-    scaled = np.array([float(v / (-y) ** order) for v, y in zip(reference, map(float, x), strict=True)])
+    scaled = np.array([float(v / mpmath.mpf(-y) ** order) for v, y in zip(reference, map(float, x), strict=True)])
     with np.errstate(all="ignore"):
         series_errors = np.abs(_horner(series, x)[0] - scaled) / np.abs(scaled)
     series_errors = np.where(np.isnan(series_errors), np.inf, series_errors)

@@ -145,10 +145,16 @@ def certain_limit(reduction: Reduction, delta: float) -> float:
     def excess(log_size: float) -> float:
         y = -np.exp(np.array([log_size]))
         log_value, _ = reduction.below(y, np.exp(y), np.expm1(y))
-        return float(np.logaddexp(log_value, np.log(-np.expm1(y) * evaluator.recession_slope))[0]) - float(np.log(delta))
+        level = float(np.logaddexp(log_value, np.log(-np.expm1(y) * evaluator.recession_slope))[0])
+        return np.inf if np.isnan(level) else level - float(np.log(delta))  # an overflow is above every radius
 
+    smallest, largest = -744.0, 709.0
     with np.errstate(all="ignore"):
-        return -float(np.exp(brentq(excess, -690.0, 690.0, xtol=1e-15, rtol=1e-15)))
+        if not excess(smallest) < 0:
+            return 0.0
+        if not excess(largest) > 0:
+            return -np.inf
+        return -float(np.exp(brentq(excess, smallest, largest, xtol=1e-15, rtol=1e-15)))
 
 
 def _advance(
@@ -234,5 +240,6 @@ def _finish(
     log_r = step.log_r + step.not_q * z * move
     log_c = np.where(log_z < LOG_Z_RANGE[1], step.log_c - step.q * z * move, -np.inf)
     rounding = 2.3e-16 * (np.abs(prob.log_p) + np.abs(prob.log_not_p) + np.abs(log_r) + 8) + reduction.evaluator.accuracy
-    per_log_z = rounding / np.abs(step.slope) * z
+    sound = np.isfinite(step.residual) & (step.slope > 0) & (step.slope < np.inf)
+    per_log_z = np.where(sound, rounding / np.abs(step.slope) * z, np.inf)
     return log_z, log_r, log_c, per_log_z * step.not_q / np.abs(log_r), per_log_z * step.q / np.abs(log_c)

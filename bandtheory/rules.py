@@ -1,8 +1,8 @@
 """Clip rules: which interval of ratios a token may move in, given its old probability.
 
-Rule strings: `none`; `clip:ε₋,ε₊` (`clip` is 0.2,0.2, `clip_higher` is 0.2,0.28); `dcpo[:ε₋,ε₊]`;
-`band:NAME[:PARAM]:δ[:CAP]` and `relaxed:NAME[:PARAM]:δ[:CAP]`, where NAME is a catalogue name or an expression in `u`.
-`parse(str(rule)) == rule`.
+Rule strings: `none`; `clip:ε₋,ε₊` (`clip` is 0.2,0.2, `clip_higher` is 0.2,0.28); `dcpo[:ε₋,ε₊[:CAP]]` (CAP 10 when omitted);
+`band:NAME[:PARAM]:δ[:CAP]` and `relaxed:NAME[:PARAM]:δ[:CAP[:ε₋,ε₊]]` (no cap when omitted, ε 0.2,0.28), where NAME is a
+catalogue name or an expression in `u`. `parse(str(rule)) == rule`, with every field.
 """
 
 from __future__ import annotations
@@ -81,14 +81,19 @@ class AdaptiveClip:
     def log_bounds_in(self, xp: Any, logp: Any) -> tuple[Any, Any]:
         """The formula in an array namespace (numpy or torch); `4ε/p` is formed in the exponent, where ε = 0 has no 0·∞."""
         low, high = (math.log(4 * epsilon) if epsilon else -math.inf for epsilon in (self.low, self.high))
-        inside = 1 - xp.exp(low - logp)
-        lower = xp.log((1 + xp.sqrt(xp.where(inside > 0, inside, 0.0))) / 2)
-        upper = xp.log((1 + xp.sqrt(1 + xp.exp(high - logp))) / 2)
+        # ½ + ½√(1 + x) − 1 as x/(2 + 2√(1 + x)), which keeps its digits for small x; beyond 1e30 the 1 does not count
+        down = xp.exp(low - logp)
+        down = xp.where(down < 1, down, 1.0)
+        lower = xp.log1p(-down / (2 + 2 * xp.sqrt(1 - down)))
+        up = xp.exp(xp.where(high - logp < 70.0, high - logp, 70.0))
+        upper = xp.log1p(up / (2 + 2 * xp.sqrt(1 + up)))
+        upper = xp.where(high - logp < 70.0, upper, (high - logp) / 2 - math.log(2))
         cap = math.log(self.max_ratio)
         return lower, xp.where(upper < cap, upper, cap)
 
     def __str__(self) -> str:
-        return f"dcpo:{_text(self.low)},{_text(self.high)}"
+        cap = "" if self.max_ratio == 10 else f":{_text(self.max_ratio)}"
+        return f"dcpo:{_text(self.low)},{_text(self.high)}{cap}"
 
 
 @dataclass(frozen=True)
@@ -102,7 +107,9 @@ class Band:
     def __post_init__(self) -> None:
         _require(0 <= self.delta < math.inf, self, "delta", "a finite radius ≥ 0 (nats)")
         _require(self.max_ratio is None or self.max_ratio >= 1, self, "max_ratio", "a ratio ≥ 1, or None for no cap")
-        find_divergence(self.divergence)
+        object.__setattr__(self, "divergence", find_divergence(self.divergence).name)  # as the catalogue spells it
+        if self.max_ratio == math.inf:
+            object.__setattr__(self, "max_ratio", None)
 
     def log_bounds(self, logp: ArrayLike) -> Bounds:
         """Log-ratio bounds for old log-probabilities (nats) of any shape."""
@@ -124,7 +131,9 @@ class RelaxedBand:
     high: float = 0.28
 
     def __post_init__(self) -> None:
-        _ = self.band, self.clip
+        _ = self.clip
+        object.__setattr__(self, "divergence", self.band.divergence)
+        object.__setattr__(self, "max_ratio", self.band.max_ratio)
 
     @property
     def band(self) -> Band:
@@ -142,13 +151,18 @@ class RelaxedBand:
         return Bounds(np.minimum(band.lower, low), np.minimum(np.maximum(band.upper, high), cap), band.evidence)
 
     def __str__(self) -> str:
-        return "relaxed" + str(self.band).removeprefix("band")
+        text = "relaxed" + str(self.band).removeprefix("band")
+        if (self.low, self.high) == (0.2, 0.28):
+            return text
+        cap = ":inf" if self.max_ratio is None else ""
+        return f"{text}{cap}:{_text(self.low)},{_text(self.high)}"
 
 
 Rule = NoClip | RatioClip | AdaptiveClip | Band | RelaxedBand
 ALIASES = {"clip": "clip:0.2,0.2", "clip_higher": "clip:0.2,0.28", "dcpo": "dcpo:0.16,0.2", "relaxed": "relaxed:kl:0.05:10"}
 _FORMS = (
-    "none, clip[:low,high], clip_higher, dcpo[:low,high], band:NAME[:PARAM]:delta[:cap], relaxed[:NAME[:PARAM]:delta[:cap]]"
+    "none, clip[:low,high], clip_higher, dcpo[:low,high[:cap]], band:NAME[:PARAM]:delta[:cap], "
+    "relaxed[:NAME[:PARAM]:delta[:cap[:low,high]]]"
 )
 
 
@@ -190,12 +204,24 @@ def _band_parameters(text: str, rest: str) -> tuple[str, float, float | None]:
     return name.strip(), _number(text, numbers[0]), _number(text, numbers[1]) if len(numbers) == 2 else None
 
 
+def _parse_adaptive(text: str, rest: str) -> Rule:
+    interval, colon, cap = rest.partition(":")
+    return AdaptiveClip(*_interval(text, interval), *([_number(text, cap)] if colon else []))
+
+
+def _parse_relaxed(text: str, rest: str) -> Rule:
+    body, colon, interval = rest.rpartition(":")
+    if colon and "," in interval:
+        return RelaxedBand(*_band_parameters(text, body), *_interval(text, interval))
+    return RelaxedBand(*_band_parameters(text, rest))
+
+
 _PARSERS: dict[str, Callable[[str, str], Rule]] = {
     "none": _parse_none,
     "clip": lambda text, rest: RatioClip(*_interval(text, rest)),
-    "dcpo": lambda text, rest: AdaptiveClip(*_interval(text, rest)),
+    "dcpo": _parse_adaptive,
     "band": lambda text, rest: Band(*_band_parameters(text, rest)),
-    "relaxed": lambda text, rest: RelaxedBand(*_band_parameters(text, rest)),
+    "relaxed": _parse_relaxed,
 }
 
 

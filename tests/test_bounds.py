@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from fractions import Fraction
 from pathlib import Path
 
 import mpmath
@@ -178,6 +179,48 @@ def test_growth_faster_than_any_power() -> None:
     # f = exp(u) − e·u, p = e^−1e5: the constraint is p·exp(r) = δ to leading order, so r = 1e5 + log δ
     upper = bt.log_bounds(logp=-1e5, divergence="exp(u) - e*u", delta=0.05).upper
     assert float(upper) == pytest.approx(math.log(1e5 + math.log(0.05)), rel=1e-10)
+
+
+@pytest.mark.parametrize("k", [2, 4, 6, 8, 64])
+def test_even_powers_by_hand(k: int) -> None:
+    # |u − 1|^k: r = 1 ± (δ/(p + p^k (1 − p)^{1−k}))^{1/k}
+    p = 0.3
+    step = (0.05 / (p + p**k * (1 - p) ** (1 - k))) ** (1 / k)
+    lower, upper = bt.bounds(p, divergence=f"(u-1)**{k}", delta=0.05)
+    np.testing.assert_allclose([lower, upper], [1 - step, 1 + step], rtol=1e-12)
+
+
+def test_an_overflow_is_not_a_root() -> None:
+    # f = exp(log²u) − 1, p small: p·f(r) = δ to leading order, so log r = −√log(1 + δ/p)
+    lower = bt.log_bounds(1e-5, divergence="exp(log(u)**2) - 1", delta=0.05).lower
+    assert float(lower) == pytest.approx(-math.sqrt(math.log1p(0.05 / 1e-5)), rel=1e-5)
+
+
+def test_many_identical_tokens_at_saturation() -> None:
+    # 1 − δ/p for p = δ(1 + 1e-12) as doubles: their quotient, exactly
+    p = 0.05 * (1 + 1e-12)
+    exact = math.log(1 - Fraction(0.05) / Fraction(p))
+    lower = bt.log_bounds(np.full(20_000, p), divergence="tv", delta=0.05).lower
+    np.testing.assert_allclose(lower, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("delta", "expected"), [(5e-324, 0.0), (1e-300, -1e-300), (1e300, -1e300), (1.7e308, -math.inf)])
+def test_any_radius_is_accepted_at_certainty(delta: float, expected: float) -> None:
+    # kl at p = 1: log lower = −δ, as far as doubles reach
+    lower = bt.log_bounds(logp=0.0, divergence="kl", delta=delta).lower
+    assert float(lower) == pytest.approx(expected, rel=1e-10, abs=1e-320)
+
+
+@pytest.mark.parametrize("expression", ["abs(u-1)**1.0000001", "(u+1)**64 - 2**64 - 32*2**64*(u-1)", "(1 - u**1e-10)*1e10"])
+def test_awkward_numbers_do_not_hang(expression: str) -> None:
+    lower, upper = bt.bounds(0.5, divergence=expression, delta=0.05)
+    assert lower < 1 < upper
+
+
+@pytest.mark.parametrize("expression", ["1/(1-u)", "(u**2-1)/(u-1) - 2", "-log(u+1e-300) + log(1+1e-300)"])
+def test_what_cannot_be_evaluated_is_refused_in_words(expression: str) -> None:
+    with pytest.raises(DivergenceError, match=r"not an f-divergence|cannot be evaluated"):
+        bt.bounds(0.5, divergence=expression)
 
 
 def test_evidence_is_stated() -> None:

@@ -27,6 +27,8 @@ from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand,
         ("band:(u-1)**2/u:0.1", Band("(u-1)**2/u", 0.1, None)),
         ("relaxed:kl:0.05:10", RelaxedBand("kl", 0.05, 10.0)),
         ("relaxed", RelaxedBand("kl", 0.05, 10.0)),
+        ("relaxed:kl:0.05:inf:0.9,3", RelaxedBand("kl", 0.05, None, 0.9, 3.0)),
+        ("dcpo:0.16,0.2:5", AdaptiveClip(0.16, 0.2, 5.0)),
     ],
 )
 def test_parse(text: str, rule: object) -> None:
@@ -37,9 +39,16 @@ def test_parse(text: str, rule: object) -> None:
 EPSILON = st.floats(0, 0.99)
 RULES = st.one_of(
     st.builds(RatioClip, EPSILON, st.floats(0, 1e6)),
-    st.builds(AdaptiveClip, EPSILON, st.floats(0, 1e6)),
+    st.builds(AdaptiveClip, EPSILON, st.floats(0, 1e6), st.floats(1, 1e6)),
     st.builds(Band, st.sampled_from(bt.catalogue()), st.floats(0, 100), st.none() | st.floats(1, 1e6)),
-    st.builds(RelaxedBand, st.sampled_from(bt.catalogue()), st.floats(0, 100), st.none() | st.floats(1, 1e6)),
+    st.builds(
+        RelaxedBand,
+        st.sampled_from(bt.catalogue()),
+        st.floats(0, 100),
+        st.none() | st.floats(1, 1e6),
+        EPSILON,
+        st.floats(0, 1e6),
+    ),
 )
 
 
@@ -64,6 +73,17 @@ def test_adaptive_clip_by_hand() -> None:
     lower, upper = AdaptiveClip().log_bounds(np.log([0.8, 0.1]))
     np.testing.assert_allclose(np.exp(lower), [0.5 + 0.5 * math.sqrt(0.2), 0.5], rtol=1e-14)
     np.testing.assert_allclose(np.exp(upper), [0.5 + 0.5 * math.sqrt(2), 2.0], rtol=1e-14)
+
+
+def test_adaptive_clip_keeps_its_digits_for_small_epsilon() -> None:
+    # ½ + ½√(1 + 4ε/p) = 1 + ε/p − …
+    upper = AdaptiveClip(1e-14, 1e-14).log_bounds([-0.18716]).upper
+    np.testing.assert_allclose(upper, 1e-14 * math.exp(0.18716), rtol=1e-12)
+
+
+def test_adaptive_clip_without_a_cap_grows_like_the_root_of_1_over_p() -> None:
+    upper = AdaptiveClip(0.16, 0.2, math.inf).log_bounds([-1e5]).upper
+    np.testing.assert_allclose(upper, (1e5 + math.log(0.2)) / 2, rtol=1e-12)
 
 
 def test_adaptive_clip_is_capped_and_survives_the_extremes() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandtheory.rules import Band, RatioClip, parse
+from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, parse
 from bandtheory.torch import log_bounds
 from bandtheory.torch.bounds import device_program
 
@@ -90,6 +90,13 @@ def test_a_long_tensor_agrees_with_a_piece_of_it() -> None:
 def test_non_contiguous_input() -> None:
     logp = -torch.rand(4, 6).T - 0.1
     assert torch.equal(log_bounds(logp, "band:tv:0.05").upper, log_bounds(logp.contiguous(), "band:tv:0.05").upper)
+
+
+@pytest.mark.parametrize("rule", [RelaxedBand("kl", 0.05, None, 0.9, 3.0), AdaptiveClip(0.16, 0.2, 5.0)], ids=str)
+def test_every_field_of_a_rule_counts(rule: Rule) -> None:
+    logp = torch.tensor([-1e-3, -8.0], dtype=torch.float64)
+    for ours, reference in zip(log_bounds(logp, rule), rule.log_bounds(logp.numpy()), strict=True):
+        np.testing.assert_allclose(ours.numpy(), reference, rtol=1e-14)
 
 
 def test_no_gradient_flows() -> None:
