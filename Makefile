@@ -66,7 +66,7 @@ constraints: check-python  ## resolve pyproject.toml anew and rewrite constraint
 
 clean:  ## remove what the commands wrote; .venv stays
 	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
-	find bandtheory benchmarks trainer proofs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bandtheory benchmarks trainer tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv as well
 	rm -rf $(VENV)

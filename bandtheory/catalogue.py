@@ -1,7 +1,7 @@
 """The shipped divergences: one declaration each, everything else is derived.
 
 A declaration is text. It holds the generator in the grammar of `bandtheory.expressions`, a title that says which divergence
-and which normalisation it is, and the range of each parameter. Limits, saturation, closed forms, the conic program and code
+and which normalisation it is. Limits, saturation, closed forms, the conic program and code
 follow from the generator, so a new divergence is one new entry of `DECLARATIONS` and nothing else.
 """
 
@@ -31,5 +31,5 @@ BY_NAME = {declaration.name: declaration for declaration in DECLARATIONS}
 
 
 def catalogue() -> tuple[str, ...]:
-    """Names of the shipped divergences, in the order of the theory page."""
+    """Names of the shipped divergences, in the order of declaration."""
     return tuple(BY_NAME)

@@ -213,7 +213,9 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
             for v, x in zip(reference, _grid(), strict=False)
         ]
     best: HalfGenerator | None = None
-    for candidate, differences in itertools.product(_rewritings(expression * u**growth), (False, True)):
+    for candidate, differences in itertools.product(
+        _rewritings(expression * u**growth), (False, True)[: 1 + _is_small(expression)]
+    ):
         value, slope = _in_log_space(candidate, differences)
         errors = _relative_errors(value, slope, reference_scaled)
         switch, accuracy, series = min(
@@ -241,15 +243,22 @@ def _rewritings(expression: sympy.Expr) -> list[sympy.Expr]:
     """Algebraically equal forms, most literal first; which is accurate is measured."""
     import sympy
 
-    literal = sympy.powsimp(sympy.expand_log(expression, force=True))
+    literal = sympy.expand_log(expression, force=True)
+    small = _is_small(literal)
+    literal = sympy.powsimp(literal) if small else literal
     forms = [literal, _absorb_power(literal)]
-    if expanded_size(literal) <= (MAX_TERMS if tame(literal) else MAX_WILD_TERMS):
+    if small:
         expanded = sympy.powsimp(sympy.expand(literal))
         forms += [expanded, _absorb_power(expanded)]
         if tame(literal):
             forms[2:2] = [sympy.factor(expanded)]
             forms += [sympy.cancel(expanded)]
     return list(dict.fromkeys(forms))
+
+
+def _is_small(expression: sympy.Expr) -> bool:
+    """Whether rearranging it takes sympy well under a second."""
+    return expanded_size(expression) <= (MAX_TERMS if tame(expression) else MAX_WILD_TERMS)
 
 
 def _absorb_power(expression: sympy.Expr) -> sympy.Expr:

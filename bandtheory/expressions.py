@@ -26,6 +26,7 @@ MAX_LENGTH = 400
 MAX_DEPTH = 24
 MAX_NODES = 160
 MAX_EXPONENT = 64
+MAX_EXPONENT_OF_SUM = 16  # beyond, sympy takes minutes to rearrange what follows from it
 MAX_DIGITS = 40
 MAX_BITS = 4096  # of a numerator or denominator after arithmetic: (1 + 1e-39)**64**64**64 stays near 1 but has 10⁷ digits
 MAX_WITH_LOG = 10**6  # of a numerator or denominator next to log(number) inside exp, where sympy forms number**factor
@@ -164,6 +165,8 @@ class _Translator:
     def _power(self, node: ast.expr, base: Any, exponent: Any) -> Any:
         if not exponent.is_number or not exponent.is_real or abs(exponent) > MAX_EXPONENT:
             raise self.refuse(node, f"the exponent must be a real constant of magnitude at most {MAX_EXPONENT}")
+        if base.is_Add and abs(exponent) > MAX_EXPONENT_OF_SUM and base.subs(symbol(), 1) != 0:
+            raise self.refuse(node, f"a sum that is not 0 at u = 1 may be raised to {MAX_EXPONENT_OF_SUM} at most")
         return self._finite(node, base**exponent)
 
     def _exp(self, argument: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Bounds against 25-digit reference values, against an independent solver in 400 digits, and on bad input."""
+"""Bounds against 25-digit reference values, against an independent solver in 700 digits, and on bad input."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_reference_rows(name: str) -> None:
 
 
 def bracket(name: str, logp: float, delta: float, log_ratio: float, side: str, rtol: float) -> None:
-    """Assert that the constraint changes sign within rtol of the log-ratio, in 400 digits and from the definition alone."""
+    """Assert that the constraint changes sign within rtol of the log-ratio, in 700 digits and from the definition alone."""
     with mpmath.workdps(700):
         p, not_p = mpmath.exp(mpmath.mpf(logp)), -mpmath.expm1(mpmath.mpf(logp))
         f, sign = MPMATH[name], 1 if side == "upper" else -1
@@ -211,7 +211,7 @@ def test_any_radius_is_accepted_at_certainty(delta: float, expected: float) -> N
     assert float(lower) == pytest.approx(expected, rel=1e-10, abs=1e-320)
 
 
-@pytest.mark.parametrize("expression", ["abs(u-1)**1.0000001", "(u+1)**64 - 2**64 - 32*2**64*(u-1)", "(1 - u**1e-10)*1e10"])
+@pytest.mark.parametrize("expression", ["abs(u-1)**1.0000001", "(u+1)**16 - 2**16 - 16*2**15*(u-1)", "(1 - u**1e-10)*1e10"])
 def test_awkward_numbers_do_not_hang(expression: str) -> None:
     lower, upper = bt.bounds(0.5, divergence=expression, delta=0.05)
     assert lower < 1 < upper

@@ -11,7 +11,9 @@ Tensors in, tensors out, on their own device, without a host synchronisation. Ne
 try:
     import torch as _torch  # noqa: F401
 except ModuleNotFoundError as error:
-    raise ImportError("bandtheory.torch needs PyTorch, install it with: pip install 'bandtheory[torch]'") from error
+    raise ImportError(
+        "bandtheory.torch needs PyTorch: install torch, or the extra bandtheory[torch] (in a checkout: pip install '.[torch]')"
+    ) from error
 
 from bandtheory.torch.bounds import TensorBounds, log_bounds
 from bandtheory.torch.losses import ClipStatistics, policy_loss
