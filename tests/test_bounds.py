@@ -53,6 +53,7 @@ ROWS = _reference_rows()
 
 def test_every_reference_family_is_covered() -> None:
     assert set(ROWS) <= set(TYPED) | set(bt.catalogue())
+    assert set(bt.catalogue()) <= set(ROWS) & set(MPMATH) & set(AT_ZERO)
 
 
 @pytest.mark.parametrize("name", ROWS)

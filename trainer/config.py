@@ -62,7 +62,7 @@ class CompareConfig:
     """Where the policies act. bandit: independent contexts, one action each, a row of softmax logits per context."""
     reward: Reward = "correct"
     """correct: 1 for a correct action, else 0. coin, the null test: 1 with probability success_rate whatever was done, and
-    every change of entropy is the rule's own bias."""
+    every change of entropy is bias; what a rule adds to it shows against `none`."""
     rules: Rules = DEFAULT_RULES
     """Clip rules: none, clip, clip_higher, clip:LOW,HIGH, dcpo, band:NAME:RADIUS[:CAP], relaxed:NAME:RADIUS[:CAP]."""
     baseline: str = "clip"

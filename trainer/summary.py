@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from trainer.compare import Comparison
 
+FEW_SEEDS = 5  # below, the intervals are not worth reading
 FIRST_STEPS = 10
 """The clip fraction over this many first steps says how active the trust region is, before policies have drifted apart."""
 
@@ -154,6 +155,8 @@ def sentences(comparison: Comparison) -> list[str]:
         f"Equal accuracy: the interval of the difference is above -{config.accuracy_margin:g}. Too small to matter: it stays "
         f"within {config.entropy_margin:.1%} of the initial entropy, {config.entropy_margin * initial:.3f} nats."
     )
+    if config.seeds < FEW_SEEDS:
+        spoken.append(f"{config.seeds} seeds show that it runs; intervals from so few mean little.")
     if config.reward == "coin":
         spoken.append(
             "The reward is a coin, so nothing can be learnt and accuracies are equal by construction: every departure from the "
