@@ -85,7 +85,10 @@ def bias_claim(comparison: Record) -> Claim:
     """Without a signal, the baseline loses entropy that a band keeps."""
     config = comparison["config"]
     baseline = config["baseline"]
-    statement = f"Without a signal, {baseline} loses entropy that a band keeps: nothing can be learnt, so what differs between rules is their own bias."
+    statement = (
+        f"Without a signal, {baseline} loses entropy that a band keeps: nothing can be learnt, so what differs between rules is "
+        "their own bias."
+    )
     bands = _bands(comparison)
     findings = []
     for rate in config["learning_rates"]:
