@@ -50,7 +50,8 @@ def coin_section(comparison: Record, image: bytes) -> Markup:
     intro = (
         f"The reward is 1 with probability {config['success_rate']:g} whatever was sampled, so there is nothing to learn, and "
         "every change of entropy is bias; what a rule adds to it shows against none. "
-        f"{config['contexts']} contexts, {config['inner_steps']} gradient steps a step, {config['steps']} steps, {config['seeds']} paired seeds, initial entropy {comparison['initial_entropy']:.3f} nats."
+        f"{config['contexts']} contexts, {config['inner_steps']} gradient steps a step, "
+        f"{config['steps']} steps, {config['seeds']} paired seeds, initial entropy {comparison['initial_entropy']:.3f} nats."
     )
     return tag(
         "section",

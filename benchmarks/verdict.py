@@ -86,8 +86,8 @@ def bias_claim(comparison: Record) -> Claim:
     config = comparison["config"]
     baseline = config["baseline"]
     statement = (
-        f"Without a signal, {baseline} loses entropy that a band keeps: nothing can be learnt, so what differs between rules is "
-        "their own bias."
+        f"Without a signal, {baseline} loses entropy that a band keeps: nothing can be learnt, so what differs between rules "
+        "is their own bias."
     )
     bands = _bands(comparison)
     findings = []
