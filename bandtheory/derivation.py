@@ -119,8 +119,8 @@ class Derivation:
             ("f(0)", limits.value_at_zero),
             ("f'(inf)", limits.recession_slope),
             ("constraint", self.constraint),
-            ("upper = 1/p iff", self.saturation.upper),
-            ("lower = 0 iff", self.saturation.lower),
+            ("upper = 1/p iff", _or_never(self.saturation.upper)),
+            ("lower = 0 iff", _or_never(self.saturation.lower)),
             ("p -> 0, q = p*upper", limits.mass_equation if limits.mass_at_zero is None else sympy.Eq(q, limits.mass_at_zero)),
             ("p -> 1, lower", limits.lower_equation if limits.lower_at_one is None else sympy.Eq(r, limits.lower_at_one)),
         ]
@@ -148,6 +148,13 @@ class Derivation:
         if self.form is None:
             blocks.append("no elementary closed form found: the bounds are roots of the constraint")
         return "\n\n".join(blocks)
+
+
+def _or_never(condition: Any) -> Any:
+    """A condition for a reader, to whom `False` says little."""
+    import sympy
+
+    return sympy.Symbol("never") if condition == sympy.false else condition
 
 
 @functools.lru_cache(maxsize=128)
@@ -195,7 +202,7 @@ def _saturation(divergence: FDivergence) -> Saturation:
         return Saturation(sympy.false, sympy.false)
     above = settle_kinks(f, above=True)
     upper = sympy.simplify(p * above.subs(u, 1 / p) + (1 - p) * zero)
-    lower = sympy.simplify(p * zero + (1 - p) * above.subs(u, 1 / (1 - p)))
+    lower = sympy.simplify(upper.subs(p, 1 - p))  # the mirror, theorem 5
     return Saturation(sympy.Le(upper, delta, evaluate=False), sympy.Le(lower, delta, evaluate=False))
 
 

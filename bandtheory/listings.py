@@ -34,7 +34,7 @@ def list_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
 
     table = Table()
     for heading in ("name", "title", "f(u)"):
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=heading == "name")  # it is what one has to type
     for heading in ("f(0)", "f'(∞)"):
         table.add_column(heading, justify="right")
     table.add_column("closed form")
