@@ -173,8 +173,8 @@ class _Engine:
     """A divergence compiled for numpy."""
 
     def __init__(self, divergence: FDivergence) -> None:
+        from bandtheory.closed_form_search import closed_form
         from bandtheory.closed_forms import ClosedForm
-        from bandtheory.derivation import closed_form
         from bandtheory.evaluation import evaluator
         from bandtheory.reduction import Reduction
 

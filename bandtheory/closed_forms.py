@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandtheory.derivation import PowerForm, QuadraticForm, symbols
-from bandtheory.evaluation import Array, lambdify
+from bandtheory.array_code import Array, lambdify
+from bandtheory.closed_form_search import PowerForm, QuadraticForm, symbols
 from bandtheory.reduction import Probability, softplus
 
 

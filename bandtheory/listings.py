@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def summary(found: FDivergence) -> dict[str, Any]:
     """One divergence of the list: name, title, generator, the two limits, and whether a closed form was found."""
-    from bandtheory.derivation import closed_form
+    from bandtheory.closed_form_search import closed_form
 
     return {
         "name": found.name,

@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bandtheory.evaluation import Array, Evaluator
+from bandtheory.array_code import Array
+from bandtheory.evaluation import Evaluator
 
 MAX_ITERATIONS = 120
 SMOOTH_STEP = 3e-8  # after a Newton step this short in z and in log z the error of a smooth equation is below 1e-14

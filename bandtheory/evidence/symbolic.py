@@ -16,7 +16,8 @@ from typing import Any
 import mpmath
 import sympy
 
-from bandtheory.derivation import Derivation, symbols
+from bandtheory.closed_form_search import symbols
+from bandtheory.derivation import Derivation
 from bandtheory.evidence.definition import Definition, Number, definition, precisely
 from bandtheory.evidence.subject import expected_and_got
 

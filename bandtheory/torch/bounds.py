@@ -18,8 +18,8 @@ from torch import Tensor
 
 from bandtheory.bounds import LOG_ZERO_RADIUS, REACH
 from bandtheory.bounds import log_bounds as numpy_log_bounds
+from bandtheory.closed_form_search import closed_form
 from bandtheory.closed_forms import ClosedForm
-from bandtheory.derivation import closed_form
 from bandtheory.divergence import divergence
 from bandtheory.evaluation import evaluator
 from bandtheory.reduction import Probability, Reduction, solve, solve_fixed

@@ -13,7 +13,8 @@ from rich.console import Console
 
 from bandtheory.bounds import log_bounds
 from bandtheory.catalogue import catalogue
-from bandtheory.derivation import Saturation, derive, symbols
+from bandtheory.closed_form_search import symbols
+from bandtheory.derivation import Saturation, derive
 from bandtheory.divergence import DivergenceError, FDivergence
 from bandtheory.evidence import convex, symbolic, verification
 from bandtheory.evidence.properties import PROPERTIES
