@@ -1,7 +1,7 @@
 """Bounds of a band in float64, in log space, for any divergence and any old probability.
 
-A bound comes from the closed form where `derivation` found one, else from the root finder of `reduction`. Each carries an
-estimate of its own rounding error; the few tokens where that exceeds 1e-11 (a lower bound about to reach 0 is the difference
+A bound comes from the closed form where `closed_form_search` found one, else from the root finder of `reduction`. Each carries
+an estimate of its own rounding error; the few tokens where that exceeds 1e-11 (a lower bound about to reach 0 is the difference
 of two nearly equal numbers) are solved again in high precision. So the accuracy does not depend on where p happens to lie.
 """
 
@@ -40,7 +40,7 @@ class Bounds:
 
     Attributes:
         lower, upper: float64, of the shape of the input; ratios from `bounds`, log-ratios from `log_bounds`.
-        evidence: where the numbers come from: closed form or root, and how many tokens needed high precision.
+        evidence: closed form or root, the largest estimated relative error, and how many bounds needed high precision.
     """
 
     lower: Floats
@@ -227,9 +227,13 @@ class _Engine:
         if rooted.any():
             part, keep = _take(prob, rooted)
             value[keep], error[keep] = self._root(part, log_delta[keep], start, lower)
-        error[np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH] = 0.0
         error[regular & np.isnan(value)] = np.inf
-        doubtful = np.flatnonzero(~(error <= DOUBT))
+        beyond = np.minimum(prob.log_p, prob.log_not_p) < -PRECISE_REACH
+        if self.reduction.evaluator.everywhere:
+            error[beyond] = (
+                0.0  # the estimate takes |log p| for a rounding error, which the ratio of two such numbers is free of
+            )
+        doubtful = np.flatnonzero(~(error <= DOUBT) & ~beyond)
         # the doubts about an accurate evaluation are few tokens near saturation; those about another may be all tokens
         limit = doubtful.size if self.reduction.evaluator.everywhere else account.left
         for i in doubtful[np.argsort(-error[doubtful], kind="stable")][:limit]:

@@ -224,6 +224,11 @@ def test_what_cannot_be_evaluated_is_refused_in_words(expression: str) -> None:
         bt.bounds(0.5, divergence=expression)
 
 
+def test_what_is_not_known_is_not_claimed() -> None:
+    # exp(u) overflows and log p = −1e7 is beyond what is solved in high precision
+    assert "estimated relative error inf" in bt.log_bounds(logp=-1e7, divergence="exp(u) - e*u").evidence
+
+
 def test_evidence_is_stated() -> None:
     assert bt.bounds(0.5, divergence="tv").evidence.startswith("closed form; estimated relative error")
     assert bt.bounds(0.5, divergence="kl").evidence.startswith("root; estimated relative error")
