@@ -8,11 +8,12 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from bandtheory import expressions
-from bandtheory.catalogue import BY_NAME, catalogue
+from bandtheory.catalogue import DECLARATIONS, ParameterError, catalogue, find, number_text
 
 if TYPE_CHECKING:
     import mpmath
@@ -35,6 +36,9 @@ class FDivergence:
         name: a catalogue name, or the expression itself.
         expression: the generator `f(u)` as text, in the grammar of `bandtheory.expressions`.
         title: one line for people.
+        parameters: name and exact value of what the expression uses besides `u`.
+        radius: for a monotone function of `D_f`, such as Rényi's: the radius of `D_f` that a radius `delta` of it stands for,
+            as text in `delta`, increasing and 0 at 0.
 
     Construction only parses. `check()` decides whether the generator is convex with `f(1) = 0`; `divergence(...)` calls it.
     """
@@ -42,11 +46,27 @@ class FDivergence:
     name: str
     expression: str
     title: str = ""
+    parameters: tuple[tuple[str, Fraction], ...] = ()
+    radius: str = "delta"
 
     @cached_property
     def generator(self) -> sympy.Expr:
         """`f(u)` as an exact sympy expression in `bandtheory.expressions.symbol()`."""
-        return expressions.parse(self.expression)
+        return expressions.parse(self.expression, dict(self.parameters))
+
+    @cached_property
+    def f_radius(self) -> sympy.Expr:
+        """The radius of `D_f` as a sympy expression in `bandtheory.expressions.radius_symbol()`; `δ` itself for most."""
+        return expressions.parse(self.radius, dict(self.parameters), variable=expressions.radius_symbol())
+
+    @property
+    def spec(self) -> str:
+        """Text from which `divergence()` makes an equal object: the name, or the generator written out."""
+        try:
+            named = unchecked_divergence(self.name) == self
+        except (DivergenceError, expressions.ExpressionError):
+            named = False
+        return self.name if named else self.expression if not self.parameters else expressions.text(self.generator)
 
     @cached_property
     def tilted(self) -> sympy.Expr:
@@ -277,12 +297,16 @@ def _first_concave_chord(points: list[mpmath.mpf], values: list[mpmath.mpf]) -> 
 def divergence(spec: str) -> FDivergence:
     """Look up a divergence by catalogue name, or make one from an expression in `u`.
 
+    Args:
+        spec: `"kl"`; with a parameter, exact as a decimal or a fraction, `"vajda:3"`, `"alpha:1/3"`; or `"u*log(u) - u + 1"`.
+
     Raises:
-        DivergenceError: an unknown name (the nearest is suggested), or a generator that is not convex or not zero at 1.
+        DivergenceError: an unknown name (the nearest is suggested), a parameter out of range, or a generator that is not
+            convex or not zero at 1.
         ExpressionError: text outside the grammar.
     """
     result = unchecked_divergence(spec)
-    return result if result.name in BY_NAME else result.check()  # the tests check the catalogue
+    return result if result.name.partition(":")[0] in catalogue() else result.check()  # the tests check the catalogue
 
 
 @lru_cache(maxsize=256)
@@ -291,13 +315,21 @@ def unchecked_divergence(spec: str) -> FDivergence:
     if not isinstance(spec, str):
         raise DivergenceError(f"divergence must be a name or an expression in u, got {type(spec).__name__}")
     text = spec.strip()
-    if text in BY_NAME:
-        declaration = BY_NAME[text]
-        return FDivergence(declaration.name, declaration.generator, declaration.title)
+    try:
+        found = find(text)
+    except ParameterError as error:
+        raise DivergenceError(str(error)) from None
+    if found:
+        declaration, value = found
+        if declaration.parameter is None or value is None:
+            return FDivergence(declaration.name, declaration.generator, declaration.title, radius=declaration.radius)
+        parameters = ((declaration.parameter.name, value),)
+        name = f"{declaration.name}:{number_text(value)}"
+        return FDivergence(name, declaration.generator, declaration.title, parameters, declaration.radius)
     if _NAME.fullmatch(text) and text not in ("u", "e", "pi"):
-        near = difflib.get_close_matches(text.lower(), catalogue(), n=1, cutoff=0.4)
+        near = difflib.get_close_matches(text.lower().partition(":")[0], catalogue(), n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        known = ", ".join(catalogue())
+        known = ", ".join(declaration.pattern for declaration in DECLARATIONS)
         raise DivergenceError(f"unknown divergence {text!r}; {hint}known: {known}, or an expression in u")
     result = FDivergence(text, text, "typed expression")
     _ = result.generator

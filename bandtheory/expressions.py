@@ -51,12 +51,21 @@ def symbol() -> sympy.Symbol:
     return sympy.Symbol("u", positive=True)
 
 
-def parse(text: str, parameters: Mapping[str, Fraction] | None = None) -> sympy.Expr:
+@lru_cache(maxsize=1)
+def radius_symbol() -> sympy.Symbol:
+    """The radius `δ > 0` (nats) of a band."""
+    import sympy
+
+    return sympy.Symbol("delta", positive=True)
+
+
+def parse(text: str, parameters: Mapping[str, Fraction] | None = None, variable: sympy.Symbol | None = None) -> sympy.Expr:
     """Translate a generator written in `u` to sympy, exactly: decimals become rationals.
 
     Args:
         text: an expression of the grammar above, at most 400 characters, such as `"u*log(u) - u + 1"`.
         parameters: values for further names, such as `{"k": Fraction(3)}`.
+        variable: what stands in the place of `u`, such as `radius_symbol()`.
 
     Raises:
         ExpressionError: anything outside the grammar or its size limits.
@@ -80,7 +89,7 @@ def parse(text: str, parameters: Mapping[str, Fraction] | None = None) -> sympy.
     if sum(1 for _ in ast.walk(tree)) > 3 * MAX_NODES:
         raise ExpressionError(f"expression {text!r} is too large; at most about {MAX_NODES} operations are accepted")
     try:
-        return _Translator(text, parameters or {}).translate(tree.body, MAX_DEPTH)
+        return _Translator(text, parameters or {}, variable or symbol()).translate(tree.body, MAX_DEPTH)
     except ExpressionError:
         raise
     except (ArithmeticError, AttributeError, NotImplementedError, RecursionError, TypeError, ValueError) as error:
@@ -88,13 +97,21 @@ def parse(text: str, parameters: Mapping[str, Fraction] | None = None) -> sympy.
         raise ExpressionError(f"expression {text!r} is not a real function of u: {error}") from None
 
 
+def text(expression: sympy.Expr) -> str:
+    """An expression written in the grammar that `parse` reads."""
+    spelling = str(expression)
+    for theirs, ours in (("Abs", "abs"), ("Max", "max"), ("Min", "min"), ("E", "e")):
+        spelling = re.sub(rf"\b{theirs}\b", ours, spelling)
+    return spelling
+
+
 class _Translator:
-    def __init__(self, text: str, parameters: Mapping[str, Fraction]) -> None:
+    def __init__(self, text: str, parameters: Mapping[str, Fraction], variable: sympy.Symbol) -> None:
         import sympy
 
         self.text = text
         self.sympy = sympy
-        self.names: dict[str, Any] = {"u": symbol(), "pi": sympy.pi, "e": sympy.E}
+        self.names: dict[str, Any] = {variable.name: variable, "pi": sympy.pi, "e": sympy.E}
         self.names |= {name: sympy.Rational(value.numerator, value.denominator) for name, value in parameters.items()}
         self.functions: dict[str, tuple[Callable[..., Any], int, int]] = {
             "log": (sympy.log, 1, 1),

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 
 
 def summary(found: FDivergence) -> dict[str, Any]:
-    """One divergence of the list: name, title, generator, the two limits, and whether a closed form was found."""
+    """One divergence of the list: name, title, generator, parameter, the two limits, and whether a closed form was found."""
+    from bandtheory.catalogue import find
     from bandtheory.closed_form_search import closed_form
+
+    shipped = find(found.name)
+    parameter = shipped[0].parameter if shipped else None
 
     return {
         "name": found.name,
         "title": found.title,
         "generator": found.expression,
+        "parameter": parameter and {"name": parameter.name, "symbol": parameter.symbol, "accepted": parameter.accepted},
         "value_at_zero": float(found.value_at_zero),
         "recession_slope": float(found.recession_slope),
         "closed_form": closed_form(found) is not None,
@@ -33,14 +38,21 @@ def list_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
     from rich.text import Text
 
     table = Table()
-    for heading in ("name", "title", "f(u)"):
+    for heading in ("name", "title", "f(u)", "parameter"):
         table.add_column(heading, no_wrap=heading == "name")  # it is what one has to type
     for heading in ("f(0)", "f'(∞)"):
         table.add_column(heading, justify="right")
     table.add_column("closed form")
     for row in rows:
         limits = (f"{row[key]:.6g}".replace("inf", "∞") for key in ("value_at_zero", "recession_slope"))
-        texts = (row["name"], row["title"], row["generator"], *limits, "found" if row["closed_form"] else "none: a root")
+        texts = (
+            row["name"],
+            row["title"],
+            row["generator"],
+            row["parameter"]["accepted"] if row["parameter"] else "",
+            *limits,
+            "found" if row["closed_form"] else "none: a root",
+        )
         table.add_row(*map(Text, texts))
     return table
 

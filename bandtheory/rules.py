@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bandtheory.bounds import Bounds, log_bounds
+from bandtheory.catalogue import BY_NAME
 from bandtheory.divergence import divergence as find_divergence
 
 
@@ -199,9 +200,14 @@ def _interval(text: str, rest: str) -> tuple[float, float]:
 
 def _band_parameters(text: str, rest: str) -> tuple[str, float, float | None]:
     name, *numbers = rest.split(":")
+    family = BY_NAME.get(name.strip())
+    form, parameter = "NAME:delta or NAME:delta:cap", ""
+    if family is not None and family.parameter is not None:
+        form = f"{family.pattern}:delta or {family.pattern}:delta:cap"
+        parameter, numbers = (f":{numbers[0]}", numbers[1:]) if numbers else ("", [])
     if not name or not 1 <= len(numbers) <= 2:
-        raise RuleError(f"rule {text!r}: expected NAME:delta or NAME:delta:cap after the first colon, got {rest!r}")
-    return name.strip(), _number(text, numbers[0]), _number(text, numbers[1]) if len(numbers) == 2 else None
+        raise RuleError(f"rule {text!r}: expected {form} after the first colon, got {rest!r}")
+    return name.strip() + parameter, _number(text, numbers[0]), _number(text, numbers[1]) if len(numbers) == 2 else None
 
 
 def _parse_adaptive(text: str, rest: str) -> Rule:

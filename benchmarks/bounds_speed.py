@@ -58,13 +58,13 @@ def measure(settings: Settings) -> dict[str, Any]:
     import numpy as np
 
     from bandtheory.bounds import log_bounds
-    from bandtheory.catalogue import catalogue
+    from bandtheory.catalogue import examples
 
     logp = -(10.0 ** np.random.default_rng(settings.seed).uniform(-8, 2, settings.tokens))
     low, high = np.log(0.8), np.log(1.2)
     clip_seconds, clip_cpu = best(lambda: np.clip(logp, low, high), settings.repeats)
     rows = []
-    for name in catalogue():
+    for name in examples():
         evidence = log_bounds(logp=logp[:1], divergence=name, delta=settings.delta).evidence  # and the derivation is done
         call = partial(log_bounds, logp=logp, divergence=name, delta=settings.delta)
         seconds, cpu = best(call, settings.repeats)

@@ -38,7 +38,7 @@ class Settings:
     out: Path = Path("out")
     """Directory for report.html and report.json."""
     divergences: tuple[str, ...] = ()
-    """Catalogue names, or expressions in u. When empty: the whole catalogue."""
+    """Catalogue names, or expressions in u. When empty: the whole catalogue, families at two values of their parameter."""
     effort: Literal["quick", "default", "deep"] = "default"
     """How many inputs each check of a verification covers."""
     seed: int = 0
@@ -88,12 +88,12 @@ def reproduce(settings: Settings, arguments: Sequence[str]) -> int:
 
 def plan(settings: Settings) -> dict[str, parallel.Job[Outcome]]:
     """All experiments by name, the longest first, so that the processes end at about the same time."""
-    from bandtheory.catalogue import catalogue
+    from bandtheory.catalogue import examples
 
     options: dict[str, Any] = {"seeds": settings.seeds, "seed": settings.seed, "steps": settings.steps}
     verifications: dict[str, parallel.Job[Outcome]] = {
         f"verify {name}": partial(verify_divergence, name, settings.effort, settings.seed)
-        for name in settings.divergences or catalogue()
+        for name in settings.divergences or examples()
     }
     return {
         "compare rules, correct actions rewarded": partial(compare_rules, "correct", options),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bandtheory as bt
+from bandtheory.catalogue import examples
 from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, RuleError, parse
 
 
@@ -40,10 +40,10 @@ EPSILON = st.floats(0, 0.99)
 RULES = st.one_of(
     st.builds(RatioClip, EPSILON, st.floats(0, 1e6)),
     st.builds(AdaptiveClip, EPSILON, st.floats(0, 1e6), st.floats(1, 1e6)),
-    st.builds(Band, st.sampled_from(bt.catalogue()), st.floats(0, 100), st.none() | st.floats(1, 1e6)),
+    st.builds(Band, st.sampled_from(examples()), st.floats(0, 100), st.none() | st.floats(1, 1e6)),
     st.builds(
         RelaxedBand,
-        st.sampled_from(bt.catalogue()),
+        st.sampled_from(examples()),
         st.floats(0, 100),
         st.none() | st.floats(1, 1e6),
         EPSILON,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import bandtheory as bt
+from bandtheory.catalogue import examples
 from benchmarks import parallel, reproduce
 from benchmarks.experiments import Outcome, compare_rules
 
@@ -123,7 +123,7 @@ def test_a_failed_verification_ends_with_status_1_and_is_in_the_report(
 def test_the_longest_experiment_is_started_first() -> None:
     names = list(reproduce.plan(reproduce.Settings()))
     assert names[0] == "compare rules, correct actions rewarded"
-    assert names[1:-2] == [f"verify {name}" for name in bt.catalogue()]
+    assert names[1:-2] == [f"verify {name}" for name in examples()]
 
 
 def test_an_experiment_that_breaks_off_is_named(tmp_path: Path) -> None:
