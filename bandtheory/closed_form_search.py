@@ -3,10 +3,12 @@
 Two shapes are tried, both in terms of the complement ratio `c = (1 − r p)/(1 − p)` of the upper bound (the lower bound is its
 mirror, theorem 5):
 
-    power       g = v^k K(p) with v = 1 − c, hence v = (δ/K)^{1/k}
+    power       g = v^k K(p) − L(p) with v = 1 − c, hence v = ((δ + L)/K)^{1/k}
     quadratic   the constraint, cleared of denominators and square roots, has a factor quadratic in κ, where c = κ or c = κ²
 
-A form is accepted only if it satisfies the constraint to 30 digits at every point of a grid of (p, δ).
+The first one covers generators with kinks (hockey stick): the pieces far from 1 are tried, since those are active at the bound
+once r has left the flat or bent part. A form is accepted only if it satisfies the constraint to 30 digits at every point of a
+grid of (p, δ).
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
-from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, settle_kinks, tame
+from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, resolve_kinks, settle_kinks, tame
 
 if TYPE_CHECKING:
     import sympy
 
-_DIGITS = 50
-_CHECKED_P = ("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999")
+_DIGITS = 120  # r = (1 − (1 − p) c)/p loses 30 of them at p = 1e-30
+_CHECKED_P = ("1e-30", "1e-12", "1e-6", "1e-4", "0.02", "0.3", "0.5", "0.77", "0.999")
 _CHECKED_DELTA = ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")
+_CHECKED_AT_LEAST = 8  # points of that grid where the bound does not saturate
 MAX_DEGREE = 8  # of a constraint that is searched for a quadratic factor
 
 
@@ -35,16 +38,24 @@ def symbols() -> tuple[sympy.Symbol, sympy.Symbol, sympy.Symbol, sympy.Symbol]:
     import sympy
 
     p, m, r = sympy.symbols("p m r", positive=True)
-    return p, m, r, sympy.Symbol("delta", positive=True)
+    return p, m, r, expressions.radius_symbol()
+
+
+Monomials = tuple[tuple[float, float, float], ...]  # (coefficient, i, j) of each term coefficient · p^i · m^j of a sum
 
 
 @dataclass(frozen=True)
 class PowerForm:
-    """`1 − c = (δ/K)^{1/k}`, K > 0 a sum of monomials `coefficient · p^i · m^j` given as `(coefficient, i, j)`."""
+    """`1 − c = ((δ + L)/K)^{1/k}` with K (`scale`) and L (`offset`, may be 0) sums of positive monomials in p and m."""
 
-    exponent: float
-    monomials: tuple[tuple[float, float, float], ...]
-    complement: sympy.Expr  # c in p, m, δ
+    exponent: sympy.Rational
+    scale: sympy.Expr
+    offset: sympy.Expr
+
+    @property
+    def complement(self) -> sympy.Expr:
+        """c in p, m and δ."""
+        return 1 - ((symbols()[3] + self.offset) / self.scale) ** (1 / self.exponent)
 
 
 @dataclass(frozen=True)
@@ -65,35 +76,57 @@ class QuadraticForm:
 
 @functools.lru_cache(maxsize=128)
 def closed_form(divergence: FDivergence) -> PowerForm | QuadraticForm | None:
-    """The closed form of the complement ratio of the upper bound, or None if neither shape fits."""
+    """The closed form of the complement ratio of the upper bound, in the radius δ of `D_f`, or None if neither shape fits."""
     import sympy
 
-    below, above = settle_kinks(divergence.tilted), settle_kinks(divergence.tilted, above=True)
-    if (below + above).has(sympy.Max, sympy.Min, sympy.Abs, sympy.log, sympy.exp) or expanded_size(above) > MAX_TERMS:
+    tilted = divergence.tilted
+    below, above = settle_kinks(tilted), settle_kinks(tilted, above=True)
+    if tilted.has(sympy.log, sympy.exp) or expanded_size(above) > MAX_TERMS:
         return None
-    return _power_form(below, above) or (_quadratic_form(below, above) if tame(below + above) else None)
+    found = _power_form(below, above)
+    if found or (below + above).has(sympy.Max, sympy.Min, sympy.Abs) or not tame(below + above):
+        return found
+    return _quadratic_form(below, above)
 
 
 def _power_form(below: sympy.Expr, above: sympy.Expr) -> PowerForm | None:
     import sympy
 
     u = expressions.symbol()
-    p, m, _, delta = symbols()
+    p, m, _, _ = symbols()
     v = sympy.Symbol("v", positive=True)
-    g = p * above.subs(u, 1 + v * m / p) + m * below.subs(u, 1 - v)
+    far_below, far_above = resolve_kinks(below, 2.0**-1000), resolve_kinks(above, 2.0**1000)
+    offset = -_tidy_sum(p * far_above.subs(u, 1) + m * far_below.subs(u, 1))
+    g = p * far_above.subs(u, 1 + v * m / p) + m * far_below.subs(u, 1 - v) + offset
     exponent = _homogeneity(sympy.lambdify((v, p, m), g, "mpmath"))
     if exponent is None:
         return None
     # at v = 1, where c = 0, g is the saturation level of theorem 6; being proportional to v^k, it is K there
-    constant = sympy.expand(p * above.subs(u, 1 + m / p) + m * below.subs(u, 0))
-    if tame(constant):
-        shorter = sympy.expand(sympy.factor(constant).subs(p + m, 1))
-        constant = shorter if len(shorter.args) < len(constant.args) and _is_posynomial(shorter) else constant
-    if not _is_posynomial(constant):
+    constant = _tidy_sum(p * far_above.subs(u, 1 + m / p) + m * far_below.subs(u, 0) + offset)
+    if not (_is_posynomial(constant) and _is_posynomial(offset)):
         return None
-    monomials = [_monomial(term) for term in sympy.Add.make_args(constant)]
-    form = PowerForm(float(exponent), tuple(monomials), 1 - (delta / constant) ** (1 / exponent))
+    form = PowerForm(exponent, constant, offset)
     return form if _satisfies_constraint(form.complement, below, above) else None
+
+
+def _tidy_sum(expression: sympy.Expr) -> sympy.Expr:
+    """Expanded, and shortened by `p + m = 1` where that leaves fewer terms, all positive."""
+    import sympy
+
+    p, m, _, _ = symbols()
+    expanded = sympy.expand(expression)
+    if not tame(expanded):
+        return expanded
+    shorter = sympy.expand(sympy.factor(expanded).subs(p + m, 1))
+    terms = [len(sympy.Add.make_args(e)) for e in (shorter, expanded)]
+    return shorter if terms[0] < terms[1] and _is_posynomial(shorter) else expanded
+
+
+def monomials(expression: sympy.Expr) -> Monomials:
+    """The terms of a sum in p and m; none for 0."""
+    import sympy
+
+    return tuple(_monomial(term) for term in sympy.Add.make_args(expression)) if expression != 0 else ()
 
 
 def _monomial(term: sympy.Expr) -> tuple[float, float, float]:
@@ -105,10 +138,8 @@ def _monomial(term: sympy.Expr) -> tuple[float, float, float]:
 
 
 def _is_posynomial(expression: sympy.Expr) -> bool:
-    """Whether the sum has positive terms only, so that its logarithm is free of cancellation."""
-    import sympy
-
-    return all(_monomial(term)[0] > 0 for term in sympy.Add.make_args(expression))
+    """Whether the sum has positive terms only (or none), so that its logarithm is free of cancellation."""
+    return all(monomial[0] > 0 for monomial in monomials(expression))
 
 
 def _homogeneity(g: Any) -> sympy.Rational | None:
@@ -190,11 +221,9 @@ def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: symp
     f_below, f_above = (sympy.lambdify(u, e, "mpmath") for e in (below, above))
     checked = 0
     with mpmath.workdps(_DIGITS):
-        limit = sympy.limit(below, u, 0, "+")
+        limit = sympy.limit(resolve_kinks(below, 2.0**-1000), u, 0, "+")
         at_zero = mpmath.inf if limit == sympy.oo else mpmath.mpf(sympy.N(limit, _DIGITS))
-        for P, D in itertools.product(
-            ("1e-6", "0.02", "0.3", "0.5", "0.77", "0.999"), ("1e-5", "1e-3", "0.02", "0.3", "1.5", "40")
-        ):
+        for P, D in itertools.product(_CHECKED_P, _CHECKED_DELTA):
             P, D = mpmath.mpf(P), mpmath.mpf(D)
             if P * f_above(1 / P) + (1 - P) * at_zero <= D:
                 continue
@@ -205,4 +234,4 @@ def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: symp
             if abs(P * f_above(r) + (1 - P) * f_below(c) - D) > D * mpmath.mpf(10) ** -30:
                 return False
             checked += 1
-    return checked >= 20
+    return checked >= _CHECKED_AT_LEAST

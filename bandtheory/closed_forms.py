@@ -1,82 +1,94 @@
-"""Stable evaluation of the closed forms that `derivation` finds, in log space, for numpy and torch alike."""
+"""Stable evaluation of the closed forms that `closed_form_search` finds, in log space, for numpy and torch alike.
+
+All is written for the upper bound in terms of `v = 1 − c`: `log r = log(1 + v (1 − p)/p)` and `log c = log(1 − v)`. The lower
+bound of a token is the complement ratio c of its mirror image (theorem 5), so each side evaluates only what it needs.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from bandtheory.array_code import Array, lambdify
-from bandtheory.closed_form_search import PowerForm, QuadraticForm, symbols
+from bandtheory.closed_form_search import Monomials, PowerForm, QuadraticForm, monomials, symbols
+from bandtheory.radius import Radius
 from bandtheory.reduction import Probability, softplus
 
 
-class ClosedFormValue(NamedTuple):
-    """Log-ratios of the token and of its complement for the upper bound; `margin` is the complement before its clamp at 0.
-
-    Where |margin| is small against 1, c is the difference of two nearly equal numbers.
-    """
-
-    log_r: Array
-    log_c: Array
-    margin: Array
-
-
 class ClosedForm:
-    """A closed form compiled for one array namespace: `(probability, δ) ↦ ClosedFormValue`."""
+    """A closed form compiled for one array namespace, numpy or torch."""
 
     def __init__(self, form: PowerForm | QuadraticForm, xp: Any = np) -> None:
         self.xp = xp
         self.form = form
-        if isinstance(form, QuadraticForm):
+        if isinstance(form, PowerForm):
+            self.exponent, self.scale, self.offset = float(form.exponent), monomials(form.scale), monomials(form.offset)
+        else:
             p, m, _, delta = symbols()
-            coefficients = (*form.coefficients, *form.shifted[1:], form.discriminant)
-            self.coefficients = lambdify(xp, (p, m, delta), coefficients)
+            self.upper_coefficients = lambdify(xp, (p, m, delta), (*form.shifted, form.discriminant))
+            self.lower_coefficients = lambdify(xp, (p, m, delta), (*form.coefficients, *form.shifted[1:], form.discriminant))
 
-    def __call__(self, prob: Probability, delta: Array, log_delta: Array) -> ClosedFormValue:
+    def log_ratio(self, prob: Probability, radius: Radius) -> Array:
+        """`log r` of the upper bound, at most `log 1/p`."""
+        xp = self.xp
         if isinstance(self.form, PowerForm):
-            return self._power(self.form, prob, log_delta)
-        return self._quadratic(self.form, prob, delta)
+            log_v = self._log_v(prob, radius)
+        else:
+            a, b, k, discriminant = self.upper_coefficients(prob.p, prob.not_p, radius.value)
+            s = self._root(a, b, k, discriminant, -self.form.sign)
+            s = xp.where(discriminant < 0, 1.0, xp.clip(s, None, 1.0))
+            log_v = xp.log(s if self.form.power == 1 else s * (2 - s))
+        return xp.minimum(softplus(xp, log_v + prob.log_not_p - prob.log_p), -prob.log_p)
 
-    def _power(self, form: PowerForm, prob: Probability, log_delta: Array) -> ClosedFormValue:
-        """`v = 1 − c = (δ/K)^{1/k}`: a sum of positive monomials, so its logarithm has no cancellation and no overflow."""
-        xp = self.xp
-        terms = [np.log(c) + i * prob.log_p + j * prob.log_not_p for c, i, j in form.monomials]
-        log_constant = terms[0]
-        for term in terms[1:]:
-            log_constant = xp.logaddexp(log_constant, term)
-        log_v = (log_delta - log_constant) / form.exponent
-        margin = -xp.expm1(log_v)
-        saturated = margin <= 0
-        log_c = xp.log1p(-xp.exp(xp.where(saturated, -np.inf, log_v)))
-        return self._clamped(prob, log_v, log_c, margin, saturated)
+    def log_complement(self, prob: Probability, radius: Radius) -> tuple[Array, Array]:
+        """`log c` at the upper bound, −∞ where it saturates, and c (or its root) before its clamp at 0.
 
-    def _quadratic(self, form: QuadraticForm, prob: Probability, delta: Array) -> ClosedFormValue:
-        """Both `κ` and `s = 1 − κ` by the root formula without cancellation; each is used where it is the smaller one."""
+        Where the latter is small against 1, c is the difference of two nearly equal numbers.
+        """
         xp = self.xp
-        a, b, k, b_shifted, k_shifted, discriminant = self.coefficients(prob.p, prob.not_p, delta)
-        root = xp.sqrt(xp.where(discriminant > 0, discriminant, 0.0))
-        kappa = self._root(a, b, k, root, form.sign)
-        s = self._root(a, b_shifted, k_shifted, root, -form.sign)
-        saturated = (kappa <= 0) | (discriminant < 0)
-        log_kappa = xp.where(s < 0.5, xp.log1p(-xp.where(s < 0.5, s, 0.0)), xp.log(xp.where(kappa > 0, kappa, 1.0)))
-        log_v = xp.log(s if form.power == 1 else s * (2 - s))
-        return self._clamped(prob, log_v, form.power * log_kappa, kappa, saturated)
+        if isinstance(self.form, PowerForm):
+            v = xp.exp(self._log_v(prob, radius))
+            margin = 1 - v
+            return xp.log1p(-xp.minimum(v, xp.ones_like(v))), margin
+        a, b, k, b_shifted, k_shifted, discriminant = self.lower_coefficients(prob.p, prob.not_p, radius.value)
+        kappa = self._root(a, b, k, discriminant, self.form.sign)
+        s = self._root(a, b_shifted, k_shifted, discriminant, -self.form.sign)
+        log_kappa = xp.where(s < 0.5, xp.log1p(-xp.clip(s, None, 0.5)), xp.log(xp.clip(kappa, 0.0, None)))
+        beyond = discriminant < 0
+        log_c = xp.where(beyond, -np.inf, self.form.power * log_kappa)
+        return log_c, xp.where(beyond & (kappa > 0), -1.0, kappa)
 
-    def _root(self, a: Array, b: Array, k: Array, root: Array, sign: int) -> Array:
-        """`(−b + sign·root)/(2a)`, as `2k/(−b − sign·root)` where the numerator would cancel."""
+    def _log_v(self, prob: Probability, radius: Radius) -> Array:
+        """`log v = log((δ + L)/K)/k`: sums of positive monomials, so their logarithms have no cancellation and no overflow."""
+        log_radius = radius.log
+        if self.offset:
+            log_radius = _log_add(self.xp, log_radius + 0 * prob.log_p, self._log_sum(self.offset, prob))
+        return (log_radius - self._log_sum(self.scale, prob)) / self.exponent
+
+    def _log_sum(self, terms: Monomials, prob: Probability) -> Array:
+        logs = [_log_monomial(term, prob) for term in terms]
+        return functools.reduce(lambda x, y: _log_add(self.xp, x, y), logs)
+
+    def _root(self, a: Array, b: Array, k: Array, discriminant: Array, sign: int) -> Array:
+        """`(−b + sign·√discriminant)/(2a)`, as `2k/(−b − sign·√discriminant)` where the numerator would cancel."""
         xp = self.xp
+        root = xp.sqrt(xp.clip(discriminant, 0.0, None))
         direct = sign * b <= 0
         numerator = xp.where(direct, -b + sign * root, 2 * k)
         denominator = xp.where(direct, 2 * a, -b - sign * root)
         return numerator / denominator
 
-    def _clamped(self, prob: Probability, log_v: Array, log_c: Array, margin: Array, saturated: Array) -> ClosedFormValue:
-        """`r = 1 + v (1 − p)/p`; where the bound saturates, `r = 1/p` and `c = 0`."""
-        xp = self.xp
-        log_r = softplus(xp, log_v + prob.log_not_p - prob.log_p)
-        return ClosedFormValue(
-            xp.where(saturated, -prob.log_p, log_r),
-            xp.where(saturated, -np.inf, log_c),
-            xp.where(saturated & (margin > 0), -1.0, margin),
-        )
+
+def _log_monomial(monomial: Sequence[float], prob: Probability) -> Array:
+    coefficient, i, j = monomial
+    total = math.log(coefficient) + 0 * prob.log_p if not i else math.log(coefficient) + i * prob.log_p
+    return total + j * prob.log_not_p if j else total
+
+
+def _log_add(xp: Any, x: Array, y: Array) -> Array:
+    """`log(eˣ + eʸ)`; a third of the time of numpy's own. Two −∞ do not occur: the monomials are positive."""
+    return xp.maximum(x, y) + xp.log1p(xp.exp(-xp.abs(x - y)))

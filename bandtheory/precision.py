@@ -8,8 +8,10 @@ from typing import Any
 
 from bandtheory import expressions
 from bandtheory.divergence import FDivergence
+from bandtheory.radius import precise_radius
 
 _DIGITS = 60
+_DIGITS_OF_A_RADIUS = 120  # a Rényi radius may differ from the largest one by e⁻¹⁰⁰ of it
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -17,24 +19,27 @@ def solve_precisely(divergence: FDivergence, log_p: float | None, p: float | Non
     """A log-bound of one token, given exactly by `log_p` or by `p`, correct to double precision.
 
     The constraint is evaluated straight from the generator in 60 digits and its sign change in the increase of the log-odds is
-    enclosed. A radius that equals the saturation level to 40 digits counts as saturated.
+    enclosed. A radius that equals the saturation level to all but 20 digits counts as saturated.
     """
     import mpmath
 
     f, at_zero = _generator(divergence)
-    with mpmath.workdps(_DIGITS):
+    digits = _DIGITS if divergence.radius == "delta" else _DIGITS_OF_A_RADIUS
+    with mpmath.workdps(digits):
         token = _probability(log_p, p)
         prob, not_prob = reversed(token) if lower else token
-        radius = mpmath.mpf(delta)
+        radius = precise_radius(divergence, delta)
 
         def excess(z: Any) -> Any:
             c = 1 / (not_prob + prob * mpmath.exp(z))
             level = prob * f(mpmath.exp(z) * c) + not_prob * f(c)
-            return mpmath.log(level / radius) if level > 0 else -mpmath.inf
+            if not level > 0:
+                return -mpmath.inf
+            return mpmath.log(level / radius) if radius else mpmath.inf
 
         if at_zero is not None:
             level = prob * f(1 / prob) + not_prob * at_zero
-            if level <= radius * (1 + mpmath.mpf(10) ** -40):
+            if level <= radius * (1 + mpmath.mpf(10) ** (20 - digits)):
                 return -float("inf") if lower else _minus_log(prob, not_prob, -mpmath.inf)
         low, high = mpmath.mpf(0), mpmath.mpf(1)
         while excess(high) < 0:
@@ -60,8 +65,8 @@ def _generator(divergence: FDivergence) -> tuple[Callable[[Any], Any], Any]:
     import sympy
 
     at_zero = divergence.value_at_zero + divergence.slope_at_one
-    with mpmath.workdps(_DIGITS):
-        value = None if at_zero == sympy.oo else mpmath.mpf(sympy.N(at_zero, _DIGITS))
+    with mpmath.workdps(_DIGITS_OF_A_RADIUS):
+        value = None if at_zero == sympy.oo else mpmath.mpf(sympy.N(at_zero, _DIGITS_OF_A_RADIUS))
     return sympy.lambdify(expressions.symbol(), divergence.tilted, "mpmath"), value
 
 

@@ -130,7 +130,7 @@ class Root(NamedTuple):
     steps: np.ndarray
 
 
-def certain_limit(reduction: Reduction, delta: float) -> float:
+def certain_limit(reduction: Reduction, log_radius: float) -> float:
     """`lim log c` of the upper bound for p → 0, that is of the lower bound for p → 1 (theorem 7), numpy.
 
     The root y of `f̃(e^y) + (1 − e^y) f̃'(∞) = δ`: 0 where f'(∞) is infinite, −∞ where even y = −∞ stays within δ.
@@ -140,14 +140,14 @@ def certain_limit(reduction: Reduction, delta: float) -> float:
     evaluator = reduction.evaluator
     if not np.isfinite(evaluator.recession_slope):
         return 0.0
-    if evaluator.value_at_zero + evaluator.recession_slope <= delta:
+    if np.log(evaluator.value_at_zero + evaluator.recession_slope) <= log_radius:
         return -np.inf
 
     def excess(log_size: float) -> float:
         y = -np.exp(np.array([log_size]))
         log_value, _ = reduction.below(y, np.exp(y), np.expm1(y))
         level = float(np.logaddexp(log_value, np.log(-np.expm1(y) * evaluator.recession_slope))[0])
-        return np.inf if np.isnan(level) else level - float(np.log(delta))  # an overflow is above every radius
+        return np.inf if np.isnan(level) else level - log_radius  # an overflow is above every radius
 
     smallest, largest = -744.0, 709.0
     with np.errstate(all="ignore"):

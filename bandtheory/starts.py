@@ -25,14 +25,14 @@ class StartTable:
     coefficients: NDArray[np.float64]  # (KNOTS − 1, 4), ascending powers of the position in [0, 1]
 
     @classmethod
-    def build(cls, reduction: Reduction, ends: Probability, delta: float) -> StartTable:
+    def build(cls, reduction: Reduction, ends: Probability, log_radius: float) -> StartTable:
         """Solve the grid between the two tokens of `ends` for one radius."""
         odds = np.sort(ends.log_p - ends.log_not_p)
         grid = np.linspace(odds[0], odds[1] + 1e-9, KNOTS)
         log_p, log_not_p = -np.logaddexp(0, -grid), -np.logaddexp(0, grid)
         prob = Probability(log_p, log_not_p, np.exp(log_p), np.exp(log_not_p))
-        log_delta = np.full(KNOTS, np.log(delta))
-        knots = solve(reduction, prob, log_delta, reduction.start(prob, log_delta)).log_z
+        level = np.full(KNOTS, log_radius)
+        knots = solve(reduction, prob, level, reduction.start(prob, level)).log_z
         slope = np.gradient(knots, edge_order=2)
         rise = np.diff(knots)
         left, right = slope[:-1], slope[1:]

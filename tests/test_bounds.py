@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import bandtheory as bt
+from bandtheory.catalogue import examples
 from bandtheory.divergence import DivergenceError
 from bandtheory.expressions import ExpressionError
 
-# generators typed as a user would type them, for families that have no name yet
+# the same families typed as a user would type them
 TYPED = {
     "neyman_chi2": "(u-1)**2/u",
     "le_cam": "(u-1)**2/(u+1)",
@@ -30,14 +32,44 @@ TYPED = {
     "alpha:3": "(u**3 - 1 - 3*(u-1))/6",
     "hockey_stick:1.2": "max(u - 1.2, 0)",
 }
-MPMATH = {
+
+
+def _x_log_x(u: mpmath.mpf) -> mpmath.mpf:
+    return u * mpmath.log(u) if u else mpmath.mpf(0)
+
+
+def _alpha(a: str) -> Callable[[mpmath.mpf], mpmath.mpf]:
+    return lambda u: (u ** mpmath.mpf(a) - 1 - mpmath.mpf(a) * (u - 1)) / (mpmath.mpf(a) * (mpmath.mpf(a) - 1))
+
+
+def _skew(text: str) -> Callable[[mpmath.mpf], mpmath.mpf]:
+    def f(u: mpmath.mpf) -> mpmath.mpf:
+        weight = mpmath.mpf(text)
+        mixture = 1 - weight + weight * u
+        return weight * (_x_log_x(u) - u * mpmath.log(mixture)) - (1 - weight) * mpmath.log(mixture)
+
+    return f
+
+
+# the generators of docs/theory.md once more, for mpmath; a division by zero or log 0 at u = 0 stands for f(0) = ∞
+MPMATH: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
     "kl": lambda u: -mpmath.log(u),
-    "reverse_kl": lambda u: u * mpmath.log(u),
+    "reverse_kl": _x_log_x,
     "tv": lambda u: abs(u - 1) / 2,
     "pearson_chi2": lambda u: (u - 1) ** 2,
+    "neyman_chi2": lambda u: (u - 1) ** 2 / u,
     "squared_hellinger": lambda u: (mpmath.sqrt(u) - 1) ** 2,
+    "le_cam": lambda u: (u - 1) ** 2 / (u + 1),
+    "jensen_shannon": lambda u: (_x_log_x(u) - (u + 1) * mpmath.log((u + 1) / 2)) / 2,
+    "jeffreys": lambda u: (u - 1) * mpmath.log(u),
+    "symmetric_chi2": lambda u: (u - 1) ** 2 + (u - 1) ** 2 / u,
+    **{f"vajda:{k}": lambda u, k=k: abs(u - 1) ** mpmath.mpf(k) for k in ("1", "1.001", "1.5", "3", "60")},
+    **{f"alpha:{a}": _alpha(a) for a in ("-60", "-1", "-0.5", "0.000001", "0.37", "0.5", "0.999", "2", "3", "60")},
+    **{f"hockey_stick:{g}": lambda u, g=g: max(u - mpmath.mpf(g), mpmath.mpf(0)) for g in ("1", "1.2", "2", "1000000")},
+    **{f"skew_jensen_shannon:{w}": _skew(w) for w in ("0.0001", "0.1", "0.5", "0.7", "0.999")},
 }
-AT_ZERO = {"kl": math.inf, "reverse_kl": 0, "tv": 0.5, "pearson_chi2": 1, "squared_hellinger": 1}
+# Rényi's orders; D is not Σ p f(q/p), but judged by its own formula all the same
+RENYI = {f"renyi:{a}": a for a in ("0.001", "0.5", "0.9", "1.001", "2", "3", "60")}
 
 
 def _reference_rows() -> dict[str, list[dict[str, str]]]:
@@ -51,34 +83,55 @@ def _reference_rows() -> dict[str, list[dict[str, str]]]:
 ROWS = _reference_rows()
 
 
-def test_every_reference_family_is_covered() -> None:
-    assert set(ROWS) <= set(TYPED) | set(bt.catalogue())
-    assert set(bt.catalogue()) <= set(ROWS) & set(MPMATH) & set(AT_ZERO)
+def test_every_family_is_covered() -> None:
+    assert {name.partition(":")[0] for name in {*MPMATH, *RENYI}} == set(bt.catalogue())
+    assert set(examples()) <= {*MPMATH, *RENYI}
+
+
+def test_every_handed_value_is_covered() -> None:
+    assert len(ROWS) == 15
+    assert all(len(rows) == 80 for rows in ROWS.values())
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_reference_rows(name: str) -> None:
     rows = ROWS[name]
     logp, delta = ([float(row[key]) for row in rows] for key in ("logp", "delta"))
-    lower, upper = bt.log_bounds(logp=logp, divergence=TYPED.get(name, name), delta=delta)
+    lower, upper = bt.log_bounds(logp=logp, divergence=name, delta=delta)
     np.testing.assert_allclose(lower, [float(row["log_lower"]) for row in rows], rtol=1e-12)
     np.testing.assert_allclose(upper, [float(row["log_upper"]) for row in rows], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", TYPED)
+def test_an_expression_has_the_bounds_of_its_name(name: str) -> None:
+    logp = -np.geomspace(1e-300, 700, 200)
+    for delta in (1e-9, 0.05, 2.0):
+        typed, named = (bt.log_bounds(logp=logp, divergence=f, delta=delta) for f in (TYPED[name], name))
+        np.testing.assert_allclose(typed.lower, named.lower, rtol=1e-12)
+        np.testing.assert_allclose(typed.upper, named.upper, rtol=1e-12)
+
+
+def _divergence(name: str, p: mpmath.mpf, not_p: mpmath.mpf, r: mpmath.mpf, c: mpmath.mpf) -> mpmath.mpf:
+    """D of the two-outcome distributions (p r, (1 − p) c) and (p, 1 − p)."""
+    if name in RENYI:
+        a = mpmath.mpf(RENYI[name])
+        return mpmath.log(p * r**a + not_p * c**a) / (a - 1)
+    try:
+        return p * MPMATH[name](r) + not_p * MPMATH[name](c)
+    except (ZeroDivisionError, ValueError):  # 1/0 and log(0): f(0) = ∞
+        return mpmath.inf
 
 
 def bracket(name: str, logp: float, delta: float, log_ratio: float, side: str, rtol: float) -> None:
     """Assert that the constraint changes sign within rtol of the log-ratio, in 700 digits and from the definition alone."""
     with mpmath.workdps(700):
         p, not_p = mpmath.exp(mpmath.mpf(logp)), -mpmath.expm1(mpmath.mpf(logp))
-        f, sign = MPMATH[name], 1 if side == "upper" else -1
+        sign = 1 if side == "upper" else -1
 
         def feasible(x: mpmath.mpf) -> bool:
             r = mpmath.exp(x)
             c = (1 - r * p) / not_p
-            if c < 0:
-                return False
-            at_c = f(c) if c > 0 else AT_ZERO[name]
-            at_r = f(r) if r > 0 else AT_ZERO[name]
-            return bool(p * at_r + not_p * at_c <= mpmath.mpf(delta))
+            return bool(c >= 0 and _divergence(name, p, not_p, r, c) <= mpmath.mpf(delta))
 
         if side == "lower" and log_ratio == -math.inf:
             assert feasible(-mpmath.inf)
@@ -93,13 +146,14 @@ DELTA = st.floats(-12, 2).map(lambda t: 10.0**t)
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
-@pytest.mark.parametrize("name", MPMATH)
+@pytest.mark.parametrize("name", [*MPMATH, *RENYI])
 @given(logp=LOGP, delta=DELTA)
 @example(logp=-1e-300, delta=0.05)
 @example(logp=-700.0, delta=0.05)
 @example(logp=-700.0, delta=100.0)
 @example(logp=-1e-300, delta=1e-12)
 @example(logp=-1.4138753226338639e-260, delta=0.2589238427543229)  # z ≈ 600: a short step in log z was long in z
+@example(logp=-1.3936694865953774e-44, delta=100.0)  # Rényi's radius is the largest one but for e⁻¹⁰⁰
 @example(logp=math.log(0.05) + 1e-13, delta=0.05)  # just above saturation of tv's lower bound
 @example(logp=math.log(0.05 / 1.05) + 1e-14, delta=0.05)  # and of pearson's
 @example(logp=math.log1p(-math.exp(-0.05)) + 1e-15, delta=0.05)  # and of reverse_kl's
@@ -109,7 +163,7 @@ def test_log_bounds_are_right_to_ten_digits(name: str, side: str, logp: float, d
     bracket(name, logp, delta, value, side, 1e-10)
 
 
-@pytest.mark.parametrize("name", MPMATH)
+@pytest.mark.parametrize("name", examples())
 def test_a_long_array_agrees_with_single_tokens(name: str) -> None:
     logp = -np.random.default_rng(1).exponential(3.0, size=50_000)
     lower, upper = bt.log_bounds(logp=logp, divergence=name, delta=0.05)
@@ -159,16 +213,20 @@ def test_beyond_the_range_of_probabilities(logp: float) -> None:
 
 
 def test_radius_zero_is_the_point_one() -> None:
-    for name in bt.catalogue():
-        lower, upper = bt.log_bounds([0.1, 0.9, 1.0], divergence=name, delta=0)
-        assert not lower.any()
-        assert not upper.any()
+    for name in examples():
+        if not name.startswith("hockey_stick"):
+            lower, upper = bt.log_bounds([0.1, 0.9, 1.0], divergence=name, delta=0)
+            assert not lower.any()
+            assert not upper.any()
 
 
-def test_radius_zero_of_a_flat_generator_is_the_ratio_clip() -> None:
+@pytest.mark.parametrize("spec", ["hockey_stick:1.2", "max(u - 1.2, 0)", "max(u - 1.2, 0)*(1 + u)"])
+def test_radius_zero_of_a_flat_generator_is_the_ratio_clip(spec: str) -> None:
     # theorem 10: the hockey stick with γ = 1.2 at radius 0 is PPO's upper clip 1.2 for p ≤ 1/1.2
-    upper = bt.bounds([1e-6, 0.1, 0.8, 0.9], divergence="max(u - 1.2, 0)", delta=0).upper
-    np.testing.assert_allclose(upper, [1.2, 1.2, 1.2, 1 / 0.9], rtol=1e-12)
+    lower, upper = bt.bounds([1e-6, 0.1, 0.8, 0.9, 1.0], divergence=spec, delta=0)
+    np.testing.assert_allclose(upper, [1.2, 1.2, 1.2, 1 / 0.9, 1.0], rtol=1e-12)
+    # and since (1 − p) c ≤ 1.2 (1 − p), lower = max(1 − 0.2 (1 − p)/p, 0)
+    np.testing.assert_allclose(lower, [0.0, 0.0, 0.95, 1 - 0.2 / 9, 1.0], rtol=1e-12)
 
 
 def test_radius_may_be_an_array() -> None:

@@ -16,12 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandtheory.bounds import LOG_ZERO_RADIUS, REACH
 from bandtheory.bounds import log_bounds as numpy_log_bounds
 from bandtheory.closed_form_search import closed_form
 from bandtheory.closed_forms import ClosedForm
 from bandtheory.divergence import divergence
+from bandtheory.engine import LOG_ZERO_RADIUS, REACH
 from bandtheory.evaluation import evaluator
+from bandtheory.radius import Radius, f_radius
 from bandtheory.reduction import Probability, Reduction, solve, solve_fixed
 from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, Rule, parse
 
@@ -117,19 +118,20 @@ class _BandProgram:
 
     def __init__(self, band: Band) -> None:
         resolved = divergence(band.divergence)
-        self.delta = band.delta
         self.cap = math.inf if band.max_ratio is None else math.log(band.max_ratio)
         form = closed_form(resolved)
         self.closed = None if form is None else ClosedForm(form, torch)
         self.reduction = Reduction(evaluator(resolved), torch)
         self.saturates = math.isfinite(self.reduction.evaluator.value_at_zero)
-        self.log_delta = math.log(self.delta) if self.delta > 0 else LOG_ZERO_RADIUS
-        self.pointlike = self.delta == 0 and not self.reduction.evaluator.flat
+        with np.errstate(divide="ignore"):
+            self.radius = Radius(*(float(field[0]) for field in f_radius(resolved, np.array([band.delta]))))
+        self.log_radius = self.radius.log if band.delta > 0 else LOG_ZERO_RADIUS
+        self.pointlike = band.delta == 0 and not self.reduction.evaluator.flat
         edges = [-math.inf, 0.0]
-        limits = numpy_log_bounds(logp=edges, divergence=resolved, delta=self.delta)
+        limits = numpy_log_bounds(logp=edges, divergence=resolved, delta=band.delta)
         self.absent, self.certain = np.stack([limits.lower, limits.upper], axis=1).tolist()
         needs_root = self.closed is None or not self.saturates
-        self.iterations = _iterations(Reduction(evaluator(resolved)), self.log_delta) if needs_root else 0
+        self.iterations = _iterations(Reduction(evaluator(resolved)), self.log_radius) if needs_root else 0
 
     def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
         if self.pointlike:
@@ -137,7 +139,7 @@ class _BandProgram:
         inside = (logp < 0) & (logp > -math.inf)
         log_p = torch.where(inside, logp, -1.0)
         prob = Probability.from_log(torch, log_p)
-        upper, lower = self._upper(prob)[0], self._upper(prob.mirrored())[1]
+        upper, lower = self._log_ratio(prob), self._log_complement(prob.mirrored())
         ends = [
             torch.where(logp == -math.inf, absent, torch.full_like(logp, certain))
             for absent, certain in zip(self.absent, self.certain, strict=True)
@@ -145,24 +147,27 @@ class _BandProgram:
         lower, upper = torch.where(inside, lower, ends[0]), torch.where(inside, upper, ends[1])
         return lower, torch.clamp(upper, max=self.cap)
 
-    def _upper(self, prob: Probability) -> tuple[Tensor, Tensor]:
-        """`log r` and `log c` of the upper bound."""
+    def _log_ratio(self, prob: Probability) -> Tensor:
+        """`log r` of the upper bound."""
+        return self._root(prob)[0] if self.closed is None else self.closed.log_ratio(prob, self.radius)
+
+    def _log_complement(self, prob: Probability) -> Tensor:
+        """`log c` at the upper bound."""
         if self.closed is None:
-            return self._root(prob)
-        value = self.closed(prob, self.delta, self.log_delta if self.delta > 0 else -math.inf)
+            return self._root(prob)[1]
         # where the complement's probability underflows, c is out of reach of the closed form: 0 if the bound saturates at all
         gone = prob.log_not_p < -REACH
-        if self.saturates:
-            return value.log_r, torch.where(gone, -math.inf, value.log_c)
-        return value.log_r, torch.where(gone, self._root(prob)[1], value.log_c)
+        return torch.where(
+            gone, -math.inf if self.saturates else self._root(prob)[1], self.closed.log_complement(prob, self.radius)[0]
+        )
 
     def _root(self, prob: Probability) -> tuple[Tensor, Tensor]:
-        log_r, log_c = solve_fixed(self.reduction, prob, self.log_delta, self.iterations)
-        saturated = self.reduction.saturation(prob, self.log_delta) <= 0
+        log_r, log_c = solve_fixed(self.reduction, prob, self.log_radius, self.iterations)
+        saturated = self.reduction.saturation(prob, self.log_radius) <= 0
         return torch.where(saturated, -prob.log_p, log_r), torch.where(saturated, -math.inf, log_c)
 
 
-def _iterations(reduction: Reduction, log_delta: float) -> int:
+def _iterations(reduction: Reduction, log_radius: float) -> int:
     """Steps after which every token of a grid over (0, 1), extremes included, has converged, and one for those between."""
     decades = np.geomspace(1e-300, 1e4, 3001)
     with np.errstate(all="ignore"):
@@ -170,7 +175,7 @@ def _iterations(reduction: Reduction, log_delta: float) -> int:
         prob = Probability.from_log(np, log_p)
         needed = 1
         for side in (prob, prob.mirrored()):
-            level = np.full_like(log_p, log_delta)
+            level = np.full_like(log_p, log_radius)
             open_ended = reduction.saturation(side, level) > 0
             if open_ended.any():
                 part, level = side.where(open_ended), level[open_ended]

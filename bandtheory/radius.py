@@ -1,0 +1,71 @@
+"""The radius of the f-divergence that a radius δ stands for: itself, or Rényi's `(e^{(α−1)δ} − 1)/(α(α − 1))`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandtheory import expressions
+from bandtheory.array_code import Array, lambdify
+from bandtheory.divergence import FDivergence
+
+_DIGITS = 60
+
+
+class Radius(NamedTuple):
+    """A radius `value` of `D_f` with its logarithm, and the radius δ that was given for it."""
+
+    given: Array
+    value: Array
+    log: Array
+
+    def where(self, mask: Any) -> Radius:
+        """The masked entries."""
+        return Radius(*(field[mask] for field in self))
+
+
+def f_radius(divergence: FDivergence, delta: NDArray[np.float64]) -> Radius:
+    """Radii of `D_f` for an array of δ ≥ 0; the logarithm is finite for every positive δ, also where the radius overflows."""
+    if divergence.radius == "delta":
+        return Radius(delta, delta, np.log(delta))
+    value = np.where(delta > 0, _array_code(divergence)(delta), 0.0)
+    log = np.log(value)
+    beyond = (delta > 0) & ~np.isfinite(log)
+    if beyond.any():
+        levels, index = np.unique(delta[beyond], return_inverse=True)
+        log[beyond] = np.array([_log_radius(divergence, level) for level in levels])[index]
+    return Radius(delta, value, log)
+
+
+@functools.lru_cache(maxsize=64)
+def _array_code(divergence: FDivergence) -> Callable[..., NDArray[np.float64]]:
+    """`f_radius` over numpy arrays, its differences `exp(x) − 1` taken without cancellation."""
+    from sympy.codegen.rewriting import expm1_opt, optimize
+
+    code = optimize(divergence.f_radius.factor(), [expm1_opt])
+    return lambdify(np, (expressions.radius_symbol(),), code)
+
+
+def _log_radius(divergence: FDivergence, delta: float) -> float:
+    import mpmath
+
+    with mpmath.workdps(_DIGITS):
+        return float(mpmath.log(precise_radius(divergence, delta)))
+
+
+def precise_radius(divergence: FDivergence, delta: float) -> Any:
+    """The radius of `D_f` as an mpmath number at the current precision."""
+    import mpmath
+
+    return mpmath.mpf(_mpmath_code(divergence)(mpmath.mpf(delta)))
+
+
+@functools.lru_cache(maxsize=64)
+def _mpmath_code(divergence: FDivergence) -> Callable[[Any], Any]:
+    import sympy
+
+    return sympy.lambdify(expressions.radius_symbol(), divergence.f_radius, "mpmath")  # type: ignore[no-any-return]
