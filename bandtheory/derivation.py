@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bandtheory import expressions
 from bandtheory.closed_form_search import PowerForm, QuadraticForm, closed_form, symbols
 from bandtheory.divergence import FDivergence, as_divergence, settle_kinks
+from bandtheory.presentation import cancelled_logarithms, latex, latex_text, tidy, unicode_lines
 
 if TYPE_CHECKING:
     import sympy
@@ -49,7 +50,7 @@ class Derivation:
 
     Attributes:
         divergence: what it was derived from.
-        constraint: `p f(r) + (1 − p) f((1 − r p)/(1 − p)) = δ`.
+        constraint: `p f(r) + (1 − p) f((1 − r p)/(1 − p)) = δ`, with Rényi's radius in the place of δ where there is one.
         upper, lower: closed forms of the two bounds, piecewise with their saturation, or None where none was found.
         saturation, limits: theorems 6 and 7.
         form: the closed form as the numerical layers use it, or None.
@@ -67,18 +68,19 @@ class Derivation:
         """Label and sympy object of each statement, in reading order."""
         import sympy
 
-        u = expressions.symbol()
-        q, r = sympy.Symbol("q"), symbols()[2]
-        limits = self.limits
+        u, f, limits = expressions.symbol(), self.divergence.generator, self.limits
+        p, _, r, _ = symbols()
+        q, c = sympy.Symbol("q"), sympy.Symbol("c", positive=True)
         rows: list[tuple[str, Any]] = [
-            ("generator", sympy.Eq(sympy.Function("f")(u), self.divergence.generator, evaluate=False)),
+            ("generator", sympy.Eq(sympy.Function("f")(u), f, evaluate=False)),
             ("f(0)", limits.value_at_zero),
-            ("f'(inf)", limits.recession_slope),
-            ("constraint", self.constraint),
+            ("f′(∞)", limits.recession_slope),
+            ("constraint", sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, c), self.divergence.f_radius, evaluate=False)),
+            ("with", sympy.Eq(c, (1 - r * p) / (1 - p), evaluate=False)),
             ("upper = 1/p iff", _or_never(self.saturation.upper)),
             ("lower = 0 iff", _or_never(self.saturation.lower)),
-            ("p -> 0, q = p*upper", limits.mass_equation if limits.mass_at_zero is None else sympy.Eq(q, limits.mass_at_zero)),
-            ("p -> 1, lower", limits.lower_equation if limits.lower_at_one is None else sympy.Eq(r, limits.lower_at_one)),
+            ("p → 0, q = p·upper", limits.mass_equation if limits.mass_at_zero is None else sympy.Eq(q, limits.mass_at_zero)),
+            ("p → 1, r = lower", limits.lower_equation if limits.lower_at_one is None else sympy.Eq(r, limits.lower_at_one)),
         ]
         if self.upper is not None:
             rows += [("upper", self.upper), ("lower", self.lower)]
@@ -86,21 +88,14 @@ class Derivation:
 
     def latex(self) -> str:
         """The statements as a LaTeX `align*` environment."""
-        import sympy
-
-        lines = [
-            rf"\text{{{label.replace('->', '→')}}} &\colon\quad {sympy.latex(value)}" for label, value in self.statements()
-        ]
-        body = " \\\\\n".join(lines).replace("→", r"$\to$")
+        lines = [rf"{latex_text(label)} &\colon\quad {latex(value)}" for label, value in self.statements()]
+        body = " \\\\\n".join(lines)
         return f"\\begin{{align*}}\n{body}\n\\end{{align*}}\n"
 
     def __str__(self) -> str:
-        import sympy
-
         blocks = [f"{self.divergence.name}: {self.divergence.title}"]
         for label, value in self.statements():
-            pretty = sympy.pretty(value, use_unicode=True, wrap_line=False).splitlines()
-            blocks.append("\n".join([f"{label}:", *("    " + line for line in pretty)]))
+            blocks.append("\n".join([f"{label}:", *("    " + line for line in unicode_lines(value))]))
         if self.form is None:
             blocks.append("no elementary closed form found: the bounds are roots of the constraint")
         return "\n\n".join(blocks)
@@ -118,16 +113,31 @@ def _derive(divergence: FDivergence) -> Derivation:
     import sympy
 
     u = expressions.symbol()
-    p, m, r, delta = symbols()
-    f = divergence.generator
-    constraint = sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, (1 - r * p) / (1 - p)), delta)
-    form, saturation = closed_form(divergence), _saturation(divergence)
+    p, _, r, delta = symbols()
+    f, radius = divergence.generator, divergence.f_radius
+    constraint = sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, (1 - r * p) / (1 - p)), radius)
+    form = closed_form(divergence)
+    saturation = _saturation(divergence, form)
     upper = lower = None
     if form is not None:
-        inside_lower = _tidy(form.complement.subs({p: 1 - p, m: p}, simultaneous=True))
-        lower = sympy.Piecewise((sympy.Integer(0), saturation.lower), (inside_lower, True))
-        upper = sympy.Piecewise((1 / p, saturation.upper), (_tidy((1 - m * form.complement) / p), True))
+        below, above = (bound.subs(delta, radius) for bound in _bounds(form))
+        lower = sympy.Piecewise((sympy.Integer(0), saturation.lower), (tidy(below), True))
+        upper = sympy.Piecewise((1 / p, saturation.upper), (tidy(above), True))
     return Derivation(divergence, constraint, upper, lower, saturation, _limits(divergence), form)
+
+
+def _bounds(form: PowerForm | QuadraticForm) -> tuple[sympy.Expr, sympy.Expr]:
+    """Lower and upper bound away from saturation; the lower one is the complement ratio of the mirror image."""
+    import sympy
+
+    p, m, _, delta = symbols()
+    mirror = {p: m, m: p}
+    if isinstance(form, QuadraticForm):
+        return form.complement.subs(mirror, simultaneous=True), (1 - m * form.complement) / p
+    odds = (p / m) ** form.exponent  # r − 1 = (1 − c) (1 − p)/p, with the factor taken under the root
+    above = (delta + form.offset) / sympy.expand(form.scale * odds)
+    below = ((delta + form.offset) / form.scale).subs(mirror, simultaneous=True)
+    return 1 - below ** (1 / form.exponent), 1 + above ** (1 / form.exponent)
 
 
 def derive(divergence: str | FDivergence) -> Derivation:
@@ -139,27 +149,21 @@ def derive(divergence: str | FDivergence) -> Derivation:
     return _derive(as_divergence(divergence))
 
 
-def _tidy(expression: sympy.Expr) -> sympy.Expr:
-    """In p and δ alone, the shorter of two simplifications."""
-    import sympy
-
-    p, m, _, _ = symbols()
-    plain = expression.subs(m, 1 - p)
-    return min((plain, sympy.simplify(plain)), key=sympy.count_ops)
-
-
-def _saturation(divergence: FDivergence) -> Saturation:
+def _saturation(divergence: FDivergence, form: PowerForm | QuadraticForm | None) -> Saturation:
     import sympy
 
     u = expressions.symbol()
-    p, _, _, delta = symbols()
+    p, m, _, _ = symbols()
+    radius = divergence.f_radius
     f, zero = divergence.generator, divergence.value_at_zero
     if zero == sympy.oo:
         return Saturation(sympy.false, sympy.false)
-    above = settle_kinks(f, above=True)
-    upper = sympy.simplify(p * above.subs(u, 1 / p) + (1 - p) * zero)
-    lower = sympy.simplify(upper.subs(p, 1 - p))  # the mirror, theorem 5
-    return Saturation(sympy.Le(upper, delta, evaluate=False), sympy.Le(lower, delta, evaluate=False))
+    if isinstance(form, PowerForm):
+        level = form.scale - form.offset  # where it is negative the level is 0, and no radius is below either
+    else:
+        level = p * settle_kinks(f, above=True).subs(u, 1 / p) + m * zero
+    upper, lower = tidy(level), tidy(level.subs({p: m, m: p}, simultaneous=True))  # the mirror, theorem 5
+    return Saturation(sympy.Le(upper, radius, evaluate=False), sympy.Le(lower, radius, evaluate=False))
 
 
 def _limits(divergence: FDivergence) -> Limits:
@@ -167,21 +171,22 @@ def _limits(divergence: FDivergence) -> Limits:
 
     u = expressions.symbol()
     _, _, r, delta = symbols()
-    q = sympy.Symbol("q", positive=True)
+    q, radius = sympy.Symbol("q", positive=True), divergence.f_radius
     f, zero, slope = divergence.generator, divergence.value_at_zero, divergence.recession_slope
     if slope == sympy.oo:
         none = sympy.Integer(0)
         return Limits(zero, slope, sympy.Eq(q, none, evaluate=False), none, sympy.Eq(r, 1), sympy.Integer(1))
     below = settle_kinks(f)
-    mass = sympy.Eq(q * slope + sympy.expand(below.subs(u, 1 - q)), delta)
-    lower = sympy.Eq(below.subs(u, r) + (1 - r) * slope, delta)
+    mass = sympy.Eq(q * slope + cancelled_logarithms(below.subs(u, 1 - q)), radius)
+    lower = sympy.Eq(below.subs(u, r) + (1 - r) * slope, radius)
     at_one = _solution_in_unit_interval(below + (1 - u) * slope - delta, u)
     if at_one is None:
         return Limits(zero, slope, mass, None, lower, None)
+    at_one = sympy.simplify(at_one.subs(delta, radius))
     # the two limits are complements: as p → 0 the other tokens have c = 1 − q, and it solves the same equation
     mass_at_zero = sympy.expand(1 - at_one)
     if zero != sympy.oo:
-        all_in_reach = sympy.Ge(delta, zero + slope)
+        all_in_reach = sympy.Ge(radius, zero + slope)
         at_one = sympy.Piecewise((sympy.Integer(0), all_in_reach), (at_one, True))
         mass_at_zero = sympy.Piecewise((sympy.Integer(1), all_in_reach), (mass_at_zero, True))
     return Limits(zero, slope, mass, mass_at_zero, lower, at_one)
