@@ -17,7 +17,7 @@ from setuptools import find_packages
 import bandtheory
 
 ROOT = Path(__file__).resolve().parents[1]
-HEAVY = ("sympy", "mpmath", "scipy", "torch", "cvxpy", "matplotlib", "hypothesis", "tyro", "rich", "safetensors")
+HEAVY = ("sympy", "mpmath", "flint", "z3", "scipy", "torch", "cvxpy", "matplotlib", "hypothesis", "tyro", "rich", "safetensors")
 IMPORT_SECONDS = 0.5
 
 

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import torch
 
+from bandtheory.catalogue import examples
 from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, parse
 from bandtheory.torch import log_bounds
 from bandtheory.torch.bounds import device_program
 
-BANDS = "kl:0.05:10 kl:0.001 reverse_kl:0.05 tv:0.05 pearson_chi2:0.05 squared_hellinger:0.2 "
-TYPED = "(u-1)**2/u:0.05 (u-1)*log(u):1 max(u-1.2,0):0"
-RULES = ["none", "clip", "clip_higher", "dcpo", "relaxed", *("band:" + band for band in (BANDS + TYPED).split())]
+OTHER = ["kl:0.05:10", "kl:0.001", "squared_hellinger:0.2", "hockey_stick:1.2:0", "renyi:2:1", "(u-1)*log(u) + abs(u-1):1"]
+BANDS = [*(f"{name}:0.05" for name in examples()), *OTHER]
+RULES = ["none", "clip", "clip_higher", "dcpo", "relaxed", *("band:" + band for band in BANDS)]
 GRID = -np.concatenate([np.geomspace(1e-30, 104, 1001), [700.0, 1e4]])
 
 
