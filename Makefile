@@ -18,7 +18,7 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
-.PHONY: reproduce test lint setup constraints clean distclean help check-python
+.PHONY: reproduce test prove lint setup constraints clean distclean help check-python
 .DEFAULT_GOAL := help
 
 reproduce: $(STAMP)  ## verify the divergences, audit the tokens, compare the rules; writes out/report.html and out/report.json
@@ -26,6 +26,9 @@ reproduce: $(STAMP)  ## verify the divergences, audit the tokens, compare the ru
 
 test: $(STAMP)  ## run the whole test suite
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+prove: $(STAMP)  ## prove every theorem and closed form, and say what each proof rests on
+	@OMP_NUM_THREADS=1 $(BIN)/python -m proofs
 
 lint: $(STAMP)  ## ruff, its formatter as a check, and mypy
 	$(BIN)/python -m ruff check .
@@ -66,7 +69,7 @@ constraints: check-python  ## resolve pyproject.toml anew and rewrite constraint
 
 clean:  ## remove what the commands wrote; .venv stays
 	rm -rf out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info
-	find bandtheory benchmarks trainer tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find bandtheory benchmarks proofs trainer tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean  ## remove .venv as well
 	rm -rf $(VENV)
