@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bandtheory.catalogue import catalogue
     from bandtheory.derivation import Derivation, derive
     from bandtheory.divergence import FDivergence, divergence
+    from bandtheory.evidence.certificate import Certificate, Certificates, certify
     from bandtheory.evidence.convex import ConvexSolution, solve_convex
     from bandtheory.evidence.verification import VerificationReport, verify
 
@@ -29,6 +30,9 @@ _HOME = {
     "derive": "derivation",
     "FDivergence": "divergence",
     "divergence": "divergence",
+    "Certificate": "evidence.certificate",
+    "Certificates": "evidence.certificate",
+    "certify": "evidence.certificate",
     "ConvexSolution": "evidence.convex",
     "solve_convex": "evidence.convex",
     "VerificationReport": "evidence.verification",
@@ -37,6 +41,8 @@ _HOME = {
 
 __all__ = [
     "Bounds",
+    "Certificate",
+    "Certificates",
     "ConvexSolution",
     "Derivation",
     "FDivergence",
@@ -44,6 +50,7 @@ __all__ = [
     "__version__",
     "bounds",
     "catalogue",
+    "certify",
     "derive",
     "divergence",
     "log_bounds",

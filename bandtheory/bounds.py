@@ -66,7 +66,10 @@ def log_bounds(
     radius = np.asarray(delta, dtype=np.float64)
     if not (np.all(np.isfinite(radius)) and np.all(radius >= 0)):
         raise ValueError(f"delta = {_first(radius, ~(np.isfinite(radius) & (radius >= 0)))} is not a finite radius ≥ 0 (nats)")
-    shape = np.broadcast_shapes(log_p.shape, radius.shape)
+    try:
+        shape = np.broadcast_shapes(log_p.shape, radius.shape)
+    except ValueError:
+        raise ValueError(f"delta of shape {radius.shape} does not broadcast with p of shape {log_p.shape}") from None
     cap = _log_cap(max_ratio)
     engine = _engine(resolved)
     with np.errstate(all="ignore"):

@@ -172,7 +172,7 @@ def resolve_kinks(expression: sympy.Expr, point: float) -> sympy.Expr:
     u = expressions.symbol()
 
     def active(node: sympy.Expr) -> sympy.Expr:
-        values = [sympy.Float(a.subs(u, sympy.Float(point, _DIGITS)), _DIGITS) for a in node.args]
+        values = [sympy.N(a.subs(u, sympy.Float(point, _DIGITS)), _DIGITS) for a in node.args]
         if isinstance(node, sympy.Abs):
             return -node.args[0] if values[0] < 0 else node.args[0]
         best = max(values) if isinstance(node, sympy.Max) else min(values)

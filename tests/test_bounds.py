@@ -234,6 +234,17 @@ def test_radius_may_be_an_array() -> None:
     np.testing.assert_allclose(upper, [[1.2], [1.4]])
 
 
+def test_shapes_that_do_not_fit_are_named() -> None:
+    with pytest.raises(ValueError, match=r"delta of shape \(3,\) does not broadcast with p of shape \(2,\)"):
+        bt.bounds([0.1, 0.2], delta=[0.1, 0.2, 0.3])
+
+
+def test_an_irrational_kink() -> None:
+    # f = |u − √2| − (√2 − 1) is f̃ = (√2 − u)₊ − …: flat slope −1 up to √2, so at p = ½ only |r − √2| matters
+    upper = bt.bounds(0.5, divergence="abs(u - sqrt(2)) - (sqrt(2) - 1)", delta=0.1).upper
+    assert upper == pytest.approx(math.sqrt(2) + 0.1, rel=1e-12)
+
+
 def test_growth_faster_than_any_power() -> None:
     # f = exp(u) − e·u, p = e^−1e5: the constraint is p·exp(r) = δ to leading order, so r = 1e5 + log δ
     upper = bt.log_bounds(logp=-1e5, divergence="exp(u) - e*u", delta=0.05).upper
