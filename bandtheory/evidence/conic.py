@@ -19,7 +19,9 @@ from bandtheory.divergence import FDivergence
 from bandtheory.expressions import symbol
 
 _cp: Any = cp  # cvxpy's annotations do not list its atoms
-_LARGEST_ROOT = 16  # powers with a larger denominator use power cones: the second-order form would be long or inexact
+_SHORT = (
+    4  # largest numerator of an exponent, in halves or whole, that is built from second-order cones: others are power cones
+)
 
 Conic = Callable[[cp.Expression], cp.Expression]
 
@@ -45,9 +47,10 @@ def conic_form(divergence: FDivergence) -> Conic:
         if _is_convex(translate(form, probe)):
             return partial(_translated, form)
     raise ConvexUnavailable(
-        f"divergence {divergence.name!r}: {_culprit(regroup(generator))} in f(u) = {generator} has no disciplined convex form "
-        "(accepted: powers, abs, max, exp, log, affine*log(affine), polynomials over products of linear factors); pass conic=, "
-        "a function from a cvxpy expression of the ratios to a convex cvxpy expression of the same shape"
+        f"divergence {divergence.name!r}: {_culprit(regroup(generator))} in f(u) = {generator} has no disciplined convex form. "
+        "Accepted: sums of convex powers, |·|ᵏ, max, exp, -log, affine·log(affine), log of a sum of exp, and polynomials over "
+        "products of affine factors, of affine arguments. Supply conic=, a function from a cvxpy expression of the ratios, "
+        "shape (n,), to a convex one of f of each; without it the Fenchel certificate (bandtheory.certify) stands in."
     )
 
 
@@ -66,6 +69,10 @@ def translate(expression: sympy.Expr, ratios: cp.Expression) -> cp.Expression | 
         return ratios
     if isinstance(expression, sympy.Mul):
         return _product(expression, ratios)
+    if isinstance(expression, sympy.log) and expression.args[0].is_Add:
+        exponents = _exponents(expression.args[0])
+        if exponents:
+            return _joined(exponents, ratios, lambda *parts: _cp.log_sum_exp(_cp.vstack(_spread(parts, ratios)), axis=0))
     if isinstance(expression, RelativeEntropy):
         return _joined(expression.args, ratios, _cp.rel_entr)
     if isinstance(expression, sympy.Pow):
@@ -84,6 +91,21 @@ def translate(expression: sympy.Expr, ratios: cp.Expression) -> cp.Expression | 
     }
     atom = atoms.get(expression.func)
     return _joined(expression.args, ratios, atom) if atom else None
+
+
+def _exponents(total: sympy.Add) -> tuple[sympy.Expr, ...]:
+    """The `a_i(u)` of a sum `Σ exp(a_i)`, numbers and positive factors of exp included; empty for any other sum."""
+    exponents = []
+    for term in total.args:
+        factor, rest = term.as_independent(symbol())
+        if not factor.is_positive or not (rest == 1 or isinstance(rest, sympy.exp)):
+            return ()
+        exponents.append(sympy.log(factor) + (rest.args[0] if rest != 1 else 0))
+    return tuple(exponents) if total.has(sympy.exp) else ()
+
+
+def _spread(parts: tuple[cp.Expression, ...], ratios: cp.Expression) -> list[cp.Expression]:
+    return [part + np.zeros(ratios.shape) for part in parts]
 
 
 def _joined(arguments: tuple[sympy.Expr, ...], ratios: cp.Expression, atom: Callable[..., Any]) -> cp.Expression | None:
@@ -106,8 +128,8 @@ def _norm(square: sympy.Expr, ratios: cp.Expression) -> cp.Expression | None:
 
 
 def _power(base: cp.Expression, exponent: sympy.Expr) -> cp.Expression:
-    exact = exponent.is_Rational and exponent.q <= _LARGEST_ROOT
-    power: cp.Expression = _cp.power(base, float(exponent), max_denom=1024 if exact else 10**6, approx=bool(exact))
+    short = bool(exponent.is_Rational and exponent.q <= 2 and abs(exponent.p) <= _SHORT)
+    power: cp.Expression = _cp.power(base, float(exponent), max_denom=1024 if short else 10**6, approx=short)
     return power
 
 

@@ -11,29 +11,28 @@ status is "optimal" only if the two sides are within `TOLERANCE`, whatever the s
 from __future__ import annotations
 
 import math
+import threading
 import time
-import warnings
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
-import cvxpy as cp
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bandtheory.divergence import FDivergence, as_divergence
-from bandtheory.evidence.conic import Conic, ConvexUnavailable, conic_form
-from bandtheory.evidence.enclosure import Enclosure, slope_at_one
+from bandtheory.evidence.compiled_program import compiled
+from bandtheory.evidence.conic import Conic, ConvexUnavailable
+from bandtheory.evidence.enclosure import SMALL_RATIO, Enclosure
 
 __all__ = ["SMALL_RATIO", "TOLERANCE", "ConvexError", "ConvexSolution", "ConvexUnavailable", "solve_convex"]
 
 TOLERANCE = 1e-7  # largest relative gap that may be called optimal
-SMALL_RATIO = 1e-6  # the gap is relative to the ratio, but below this to SMALL_RATIO: solvers cannot resolve less
 SMALLEST_PROBABILITY = 1e-14  # 1/P multiplies the program's coefficients; below this float64 cannot hold them side by side
+NEAR_ZERO = 1e-3  # after a ratio below it, the attempts that are posed for small ratios come next
 SMALL_RADIUS = 1e-8  # below it the program is solved at this radius for the direction P → Q; its length is found at δ
 
 Array = NDArray[np.float64]
-_cp: Any = cp  # cvxpy's annotations do not list its atoms
+_ONE_AT_A_TIME = threading.RLock()  # compiled programs and the precision of balls are shared by all threads
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ class _Attempt:
 
     `balance` 1 counts a token's move in mass, 0 in ratio. `box` keeps ratios within that many expected moves of 1; without it
     a token of probability 1e-8 may be off by a factor 1e4, which costs the solver's tolerance nothing. A box can only shrink
-    the feasible set, so a point in it is feasible, and the dual bound does not know about it. `near_zero` counts a small ratio
-    of the action in its own units instead of its distance from 1.
+    the feasible set, so a point in it is feasible, and the dual bound does not know about it. Not `boxed`: without a box, if f
+    keeps R ≥ 0 by itself. `near_zero` counts a small ratio of the action in its own units instead of its distance from 1.
     """
 
     solver: str
@@ -51,22 +50,35 @@ class _Attempt:
     box: float
     options: dict[str, Any]
     near_zero: bool = False
+    boxed: bool = True
+
+
+_TOLERANCES = ("tol_gap_abs", "tol_gap_rel", "tol_feas")
 
 
 def _clarabel(balance: float, box: float, regularization: float, step: float = 0.9) -> _Attempt:
-    tolerances = dict.fromkeys(("tol_gap_abs", "tol_gap_rel", "tol_feas"), 1e-10)
+    tolerances = dict.fromkeys(_TOLERANCES, 1e-10)
     # With loose "reduced" tolerances Clarabel hands over a stalled point instead of raising, to be verified here.
     reduced = {"reduced_tol_gap_abs": 1e-2, "reduced_tol_gap_rel": 1e-2, "reduced_tol_feas": 1e-3, "reduced_tol_ktratio": 1e-1}
     tuning = {"static_regularization_constant": regularization, "max_step_fraction": step, "max_iter": 200}
     return _Attempt("CLARABEL", balance, box, {**tolerances, **reduced, **tuning})
 
 
+def _quick(balance: float, box: float, regularization: float) -> _Attempt:
+    """The same in two thirds of the time: without refinement of linear systems and rescaling of what is scaled already."""
+    careful = _clarabel(balance, box, regularization)
+    hasty = {"iterative_refinement_enable": False, "equilibrate_enable": False}
+    return replace(careful, options={**careful.options, **dict.fromkeys(_TOLERANCES, 1e-9), **hasty}, boxed=False)
+
+
 _SCS = {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20_000}
 _ATTEMPTS = (
+    _quick(1, 4, 1e-14),
+    _clarabel(0, 4, 1e-12),
+    _quick(0.5, 4, 1e-10),
     _clarabel(1, 4, 1e-14),
     _clarabel(1, 4, 1e-12),
     _clarabel(0.5, 4, 1e-12),
-    _clarabel(0, 4, 1e-12),
     _clarabel(0, 4, 1e-14),
     replace(_clarabel(1, 4, 1e-14), near_zero=True),
     replace(_clarabel(0, 4, 1e-12), near_zero=True),
@@ -94,7 +106,7 @@ class ConvexSolution:
         status: "optimal" if gap ≤ TOLERANCE, else "inaccurate": then only the enclosure is claimed, not the ratio.
         solver: the solver whose point this is.
         seconds: wall time, including verification.
-        divergence: Σ P f(Q/P) at `policy`, in nats, at most δ.
+        divergence: Σ P f(Q/P) at `policy`, in nats, at most δ; for Rényi's at most the radius that δ stands for.
         attempts: one line per solver run: its own status, its unverified ratio, the gap after verification.
     """
 
@@ -129,6 +141,8 @@ def solve_convex(
 ) -> ConvexSolution:
     """Solve `max` (side "upper") or `min` ("lower") of `Q_a/P_a` over policies with `Σ P_i f(Q_i/P_i) ≤ δ`.
 
+    For a monotone function of an f-divergence, such as Rényi's, `δ` is its own radius.
+
     Args:
         P: old policy, shape (n,), n ≥ 2, each at least SMALLEST_PROBABILITY (strictly positive: 0 is refused), with sum 1
             within 1e-9 (it is renormalised).
@@ -152,25 +166,37 @@ def solve_convex(
     policy = _checked_policy(P)
     _check_rest(policy.size, action, delta, side)
     f = as_divergence(divergence)
-    enclosure = Enclosure(policy, int(action), float(delta), 1 if side == "upper" else -1, f)
-    size = enclosure.feasible_move(max(delta, SMALL_RADIUS))
+    with _ONE_AT_A_TIME:
+        enclosure = Enclosure(policy, int(action), float(delta), 1 if side == "upper" else -1, f)
+        best = _best(enclosure, conic)
+    return replace(best, seconds=time.perf_counter() - started)
+
+
+def _best(enclosure: Enclosure, conic: Conic | None) -> ConvexSolution:
+    """The first attempt that is optimal after verification, or the one with the smallest gap."""
+    size = enclosure.feasible_move(max(enclosure.radius, SMALL_RADIUS))
     best: ConvexSolution | None = None
     log: list[str] = []
-    for attempt in _ATTEMPTS:
+    attempts = list(_ATTEMPTS)
+    while attempts:
+        near_zero = [attempt for attempt in attempts if attempt.near_zero] if best and best.ratio < NEAR_ZERO else []
+        attempt = (near_zero or attempts)[0]
+        attempts.remove(attempt)
         answer = _solve(enclosure, size, attempt, conic, best.ratio if best else 1.0)
         if isinstance(answer, str):
             log.append(f"{attempt.solver}: {answer}")
             continue
         found = _verified(enclosure, answer, attempt.solver)
-        claimed = answer.masses[action] / policy[action]
+        claimed = answer.masses[enclosure.action] / enclosure.P[enclosure.action]
         log.append(f"{attempt.solver}: {answer.status}, ratio {claimed:.12g} unverified, gap {found.gap:.1e} verified")
         if best is None or found.gap < best.gap:
             best = found
         if best.status == "optimal":
             break
     if best is None:
-        raise ConvexError(f"no solver returned a point for {f.name!r}, delta {delta}, action {action}: {'; '.join(log)}")
-    return replace(best, seconds=time.perf_counter() - started, attempts=tuple(log))
+        where = f"{enclosure.divergence.name!r}, radius {enclosure.radius}, action {enclosure.action}"
+        raise ConvexError(f"no solver returned a point for {where}: {'; '.join(log)}")
+    return replace(best, attempts=tuple(log))
 
 
 def _checked_policy(P: ArrayLike) -> Array:
@@ -208,40 +234,6 @@ class _Answer:
     status: str
 
 
-@dataclass(frozen=True)
-class _Program:
-    problem: cp.Problem
-    x: cp.Variable
-    parameters: dict[str, cp.Parameter]
-    radius: cp.Constraint
-    total: cp.Constraint
-
-
-@lru_cache(maxsize=32)
-def _compiled(divergence: FDivergence, n: int, conic: Conic | None) -> _Program:
-    """`max objective·x` over ratios `R = base + scale·x ≥ 0`, compiled once; afterwards only parameters change.
-
-    `f(R_i) − s (R_i − 1) ≤ height_i t_i`, `Σ t_i ≤ budget` and `mass·x = rest`, with `s` the slope of f at 1: the tilted
-    generator is the same divergence, and small where R is close to 1.
-    """
-    x, t = cp.Variable(n), cp.Variable(n)
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(
-        ("base", "scale", "floor", "ceiling", "objective", "height", "mass"), (n,)
-    )
-    shapes |= {"budget": (), "rest": ()}
-    parameters = {name: cp.Parameter(shape, nonneg=name in ("scale", "height")) for name, shape in shapes.items()}
-    ratios = parameters["base"] + _cp.multiply(parameters["scale"], x)
-    form = (conic or conic_form(divergence))(ratios)
-    if not isinstance(form, cp.Expression) or form.shape != (n,) or not form.is_convex():
-        raise ConvexUnavailable(f"conic must return a convex cvxpy expression of shape ({n},), got {form}")
-    epigraph = form - slope_at_one(divergence) * (ratios - 1) <= _cp.multiply(parameters["height"], t)
-    radius = _cp.sum(t) <= parameters["budget"]
-    total = parameters["mass"] @ x == parameters["rest"]
-    box = [x >= parameters["floor"], x <= parameters["ceiling"]]
-    problem = cp.Problem(cp.Maximize(parameters["objective"] @ x), [epigraph, radius, total, *box])
-    return _Program(problem, x, parameters, radius, total)
-
-
 def _solve(
     problem: Enclosure, size: tuple[float, float], attempt: _Attempt, conic: Conic | None, reached: float
 ) -> _Answer | str:
@@ -256,7 +248,6 @@ def _solve(
     expected[a] = move / P[a]
     base, scale = np.ones(P.size), expected * P**-attempt.balance
     base[a], scale[a] = (0, max(reached, 1e-12)) if attempt.near_zero and reached < 0.1 else (1, expected[a])
-    program = _compiled(problem.divergence, P.size, conic)
     values = {
         "base": base,
         "scale": scale,
@@ -264,30 +255,21 @@ def _solve(
         "ceiling": (1 + attempt.box * expected - base) / scale,
         "objective": problem.sign * (np.arange(P.size) == a),
         "height": spent / P,
-        "budget": min(max(problem.delta, SMALL_RADIUS) / spent, 100),
+        "budget": min(max(problem.radius, SMALL_RADIUS) / spent, 100),
         "mass": P * scale / move,
         "rest": P[a] * (1 - base[a]) / move,
     }
-    for name, value in values.items():
-        program.parameters[name].value = value
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # "solution may be inaccurate": it is verified
-        try:
-            # A warm start would keep Clarabel's equilibration of the previous data, and stall on this.
-            program.problem.solve(solver=attempt.solver, warm_start=False, **attempt.options)  # type: ignore[no-untyped-call]
-        except (cp.SolverError, ArithmeticError, ValueError) as error:
-            return f"failed, {error}"
-    status, x = str(program.problem.status), program.x.value
-    if x is None or not np.all(np.isfinite(x)):
-        return f"{status}, no point"
-    masses = np.maximum(P * (base + scale * x), 0)
-    multiplier, price = (float(np.asarray(part.dual_value).item()) * scale[a] for part in (program.radius, program.total))
-    return _Answer(masses, multiplier / spent, price / move, status)
+    point = compiled(problem.divergence, P.size, conic, attempt.boxed).solve(values, attempt.solver, attempt.options)
+    if isinstance(point, str):
+        return point
+    masses = np.maximum(P * (base + scale * point.x), 0)
+    multiplier, price = (part * float(scale[a]) for part in (point.radius_multiplier, point.total_multiplier))
+    return _Answer(masses, multiplier / spent, price / move, point.status)
 
 
 def _verified(problem: Enclosure, answer: _Answer, solver: str) -> ConvexSolution:
     """The enclosure that the solver's point and multipliers give, and the status that it deserves."""
-    policy = problem.to_the_edge(answer.masses)
+    policy = problem.to_the_edge(answer.masses, answer.multiplier)
     ratio = float(policy[problem.action] / problem.P[problem.action])
     dual, bound = problem.dual_bound(policy, answer.multiplier, answer.price)
     gap = abs(bound - ratio) / max(ratio, SMALL_RATIO)

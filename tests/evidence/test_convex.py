@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import cvxpy as cp
 import mpmath
 import numpy as np
 import pytest
 import sympy
+from flint import arb
 
-from bandtheory.divergence import FDivergence, divergence
-from bandtheory.evidence import convex
-from bandtheory.evidence.conic import conic_form
+from bandtheory.divergence import divergence
+from bandtheory.evidence import ball, convex
+from bandtheory.evidence.compiled_program import compiled
 from bandtheory.evidence.convex import SMALL_RATIO, TOLERANCE, ConvexError, ConvexUnavailable, solve_convex
-from bandtheory.evidence.enclosure import Enclosure
+from bandtheory.evidence.enclosure import BITS, Enclosure
 from bandtheory.expressions import symbol
 
 SHIPPED = ("kl", "reverse_kl", "tv", "pearson_chi2", "squared_hellinger")
@@ -158,28 +161,15 @@ def test_any_multipliers_give_a_valid_bound() -> None:
     problem = Enclosure(np.array([0.2, 0.3, 0.5]), 0, 0.05, 1, divergence("kl"))
     optimum = scalar_bound("kl", 0.2, 0.05, "upper")
     for multiplier, price in [(1.0, 0.0), (2.0, 5.5), (0.01, 7.0), (30.0, -3.0)]:
-        with mpmath.workdps(50):
-            assert problem._weak_duality(mpmath.mpf(multiplier), mpmath.mpf(price)) >= optimum
+        with ball.precision(BITS):
+            near = (arb(1.5), arb(0.9))  # where the suprema are sought first; they are found anyway
+            assert problem.weak_duality(arb(multiplier), arb(price), near, 1.0) >= optimum
 
 
 def test_scs_alone_solves_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convex, "_ATTEMPTS", [a for a in convex._ATTEMPTS if a.solver == "SCS"])
     solution = solve_convex([0.2, 0.3, 0.5], 0, "kl", 0.05)
     assert (solution.solver, solution.status) == ("SCS", "optimal")
-
-
-@pytest.mark.parametrize("spec", [*SHIPPED, *TYPED])
-def test_the_conic_form_has_the_values_of_the_generator(spec: str) -> None:
-    points = (0.25, 1.0, 2.5, 7.0)
-    form = conic_form(divergence(spec))(cp.Variable(4, value=np.array(points)))
-    expected = [float(divergence(spec).generator.subs(symbol(), sympy.Rational(point))) for point in points]
-    assert form.is_convex()
-    assert np.allclose(form.value, expected, rtol=1e-13, atol=1e-14)
-
-
-def test_an_untranslatable_generator_names_the_term_and_the_way_out() -> None:
-    with pytest.raises(ConvexUnavailable, match=r"the term log\(u\)\*\*2 .* pass conic="):
-        conic_form(FDivergence("quadratic log", "log(u)**2 + 2*u*log(u)"))
 
 
 def quartic(ratios: cp.Expression) -> cp.Expression:
@@ -189,6 +179,51 @@ def quartic(ratios: cp.Expression) -> cp.Expression:
 def test_a_supplied_conic_form_is_used() -> None:
     expected = scalar_bound("(u-1)**4", 0.3, 0.01, "upper")
     assert abs(solve_convex([0.3, 0.7], 0, "(u-1)**4", 0.01, conic=quartic).ratio - expected) <= 1e-7 * expected
+
+
+def test_renyi_is_the_alpha_divergence_at_another_radius() -> None:
+    # α = ½: radius (e^{(α−1)δ} − 1)/(α(α − 1)) = 4 (1 − e^{−δ/2})
+    P, delta = [0.1, 0.2, 0.7], 0.3
+    renyi, alpha = (solve_convex(P, 0, name, d) for name, d in (("renyi:0.5", delta), ("alpha:0.5", -4 * np.expm1(-delta / 2))))
+    assert renyi.status == alpha.status == "optimal"
+    assert abs(renyi.ratio - alpha.ratio) <= 1e-9 * alpha.ratio
+
+
+def test_a_renyi_radius_beyond_float64_is_no_constraint_where_every_policy_is_nearer() -> None:
+    # α = 60, δ = 100: log radius = 5900 − log 3540 > 709, while the greatest divergence is about p^{−59}/3540 = 1e38/3540
+    solution = solve_convex([0.227, 0.773], 0, "renyi:60", 100.0)
+    assert solution.status == "optimal"
+    assert abs(solution.ratio - 1 / 0.227) <= 1e-7 / 0.227
+
+
+@pytest.mark.parametrize("spec", ["kl", "tv", "pearson_chi2", "jensen_shannon", "vajda:60", "alpha:0.999"])
+@pytest.mark.parametrize(
+    ("n", "p", "delta", "side"), [(2, 1e-12, 1e-12, "upper"), (3, 0.4, 100.0, "upper"), (200, 1e-3, 1e-3, "lower")]
+)
+def test_sizes_probabilities_and_radii_at_the_ends_of_their_ranges(
+    spec: str, n: int, p: float, delta: float, side: str
+) -> None:
+    agrees(spec, n, p, delta, side)
+
+
+def test_the_data_of_a_compiled_program_are_those_of_cvxpy() -> None:
+    program = compiled(divergence("jensen_shannon"), 3, None)
+    form = program._canonical("CLARABEL")
+    rows = np.random.default_rng(0).uniform(0.5, 2, program.numbers.shape)
+    data = form.data_at(rows)
+    program.numbers.value = rows
+    expected = program.problem.get_problem_data("CLARABEL", solver_opts={})[0]
+    for name in ("c", "b"):
+        assert np.array_equal(data[name], expected[name])
+    assert (data["A"] - expected["A"]).count_nonzero() == 0
+
+
+def test_threads_get_the_answers_of_one_thread() -> None:
+    policies = [policy(6, p) for p in (0.02, 0.1, 0.3, 0.6)]
+    alone = [solve_convex(P, 0, "kl", 0.05).ratio for P in policies]
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda P: solve_convex(P, 0, "kl", 0.05).ratio, policies * 5))
+    assert together == alone * 5
 
 
 def test_a_wrong_conic_form_does_not_pass() -> None:
