@@ -11,11 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import sympy
 from sympy.core.relational import Relational
+
+from proofs.z3_translation import Translation
 
 _LEMMA_SECONDS = 3.0  # for one sign; the statement itself may use all that is left
 _GLANCE_SECONDS = 0.15
@@ -48,13 +49,7 @@ class Field:
     facts: list[Relational] = field(default_factory=list)
     roots: list[tuple[sympy.Symbol, int, sympy.Expr]] = field(default_factory=list)
     signs: dict[sympy.Expr, int] = field(default_factory=dict)
-
-    @cached_property
-    def context(self) -> Any:
-        """A z3 context of its own: what one proof leaves behind must not slow down the next, nor may threads share one."""
-        import z3
-
-        return z3.Context()
+    translation: Translation = field(default_factory=Translation)
 
     def assume(self, relation: Relational) -> None:
         """Add a hypothesis; where it is not defined, it is not decided."""
@@ -197,48 +192,23 @@ class Field:
         """Look for a point where the facts hold and a polynomial relation fails: z3's answer, and the point."""
         import z3
 
-        context = self.context
-        solver = z3.SolverFor("QF_NRA", ctx=context)
+        translate = self.translation
+        solver = z3.SolverFor("QF_NRA", ctx=translate.context)
         solver.set("timeout", max(int(1000 * min(seconds, self.clock.left())), 1))
         for fact in self.facts:
-            solver.add(_formula(fact, context))
+            solver.add(translate(fact))
         for symbol, degree, radicand in self.roots:
-            root = _term(symbol, context)
-            solver.add(root >= 0, z3.Product([root] * degree) == _term(radicand, context))
+            root = translate(symbol)
+            solver.add(root >= 0, z3.Product([root] * degree) == translate(radicand))
         if relation is not None:
-            solver.add(z3.Not(_formula(relation, context)))
+            solver.add(z3.Not(translate(relation)))
         answer = str(solver.check())
         if answer != "sat":
             return answer, {}
         model = solver.model()
         symbols = {s for r in (*self.facts, relation) if r is not None for s in r.free_symbols}
         letters = [symbol for symbol in symbols if not isinstance(symbol, sympy.Dummy)]
-        return answer, {s: _value(model.eval(_term(s, context), model_completion=True)) for s in letters}
-
-
-def _term(polynomial: sympy.Expr, context: Any) -> Any:
-    """A polynomial with rational coefficients as a z3 term."""
-    import z3
-
-    if polynomial.is_Symbol:
-        name = f"{polynomial.name}.{polynomial.dummy_index}" if isinstance(polynomial, sympy.Dummy) else polynomial.name
-        return z3.Real(name, context)
-    if polynomial.is_Rational:
-        return z3.RealVal(str(polynomial), context)
-    arguments = [_term(argument, context) for argument in polynomial.args]
-    if polynomial.is_Add:
-        return z3.Sum(arguments)
-    if polynomial.is_Mul:
-        return z3.Product(arguments)
-    if polynomial.is_Pow and polynomial.exp.is_Integer and polynomial.exp > 0:
-        return z3.Product([arguments[0]] * int(polynomial.exp))
-    raise Undecided(f"{polynomial} is not a polynomial")
-
-
-def _formula(relation: Relational, context: Any) -> Any:
-    left, right = _term(relation.lhs, context), _term(relation.rhs, context)
-    operations = {"==": left == right, "!=": left != right, "<": left < right, "<=": left <= right, ">": left > right}
-    return operations.get(relation.rel_op, left >= right)
+        return answer, {s: _value(model.eval(translate(s), model_completion=True)) for s in letters}
 
 
 def _value(value: Any) -> sympy.Rational:

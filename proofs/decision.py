@@ -8,87 +8,16 @@ undetermined convex function are letters like any other; what is known of them s
 
 from __future__ import annotations
 
-import functools
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import sympy
 import z3
 
-from proofs.notation import GENERATOR
 from proofs.statement import Outcome, Status
+from proofs.z3_translation import Translation
 
 _DIGITS = 6  # of the numbers of a counter-example
-
-
-class Translation:
-    """sympy to z3; a letter, or a value such as `f(r)`, is one real unknown throughout."""
-
-    def __init__(self) -> None:
-        self.context = z3.Context()  # of its own: a leftover of one proof must not slow down the next
-        self.unknowns: dict[str, Any] = {}
-
-    def __call__(self, expression: Any) -> Any:
-        """The z3 term or formula.
-
-        Raises:
-            TypeError: a function that is not real arithmetic.
-        """
-        if expression is sympy.true or expression is sympy.false:
-            return z3.BoolVal(expression is sympy.true, self.context)
-        if expression.is_Rational:
-            return z3.RealVal(str(expression), self.context)
-        if expression.is_Symbol or isinstance(expression, GENERATOR):
-            return self.unknowns.setdefault(str(expression), z3.Real(str(expression), self.context))
-        if isinstance(expression, sympy.Pow):
-            return self._power(expression)
-        arguments = [self(argument) for argument in expression.args]
-        for kind, build in _FOLDED.items():
-            if isinstance(expression, kind):
-                return functools.reduce(build, arguments)
-        for kind, build in _APPLIED.items():
-            if isinstance(expression, kind):
-                return build(*arguments)
-        raise TypeError(f"{expression} is not real arithmetic: {type(expression).__name__}")
-
-    def _power(self, expression: sympy.Pow) -> Any:
-        base, exponent = expression.args
-        if not exponent.is_Integer or exponent == 0:
-            raise TypeError(f"{expression} is not real arithmetic: the exponent must be an integer")
-        product = functools.reduce(operator.mul, [self(base)] * abs(int(exponent)))
-        return product if exponent > 0 else 1 / product
-
-
-def _largest(a: Any, b: Any) -> Any:
-    return z3.If(a >= b, a, b)
-
-
-def _smallest(a: Any, b: Any) -> Any:
-    return z3.If(a <= b, a, b)
-
-
-_FOLDED: dict[type, Callable[[Any, Any], Any]] = {
-    sympy.Add: operator.add,
-    sympy.Mul: operator.mul,
-    sympy.Max: _largest,
-    sympy.Min: _smallest,
-    sympy.And: z3.And,
-    sympy.Or: z3.Or,
-}
-_APPLIED: dict[type, Callable[..., Any]] = {
-    sympy.Abs: lambda a: z3.If(a >= 0, a, -a),
-    sympy.Not: z3.Not,
-    sympy.Implies: z3.Implies,
-    sympy.Equivalent: operator.eq,
-    sympy.ITE: z3.If,
-    sympy.Eq: operator.eq,
-    sympy.Ne: operator.ne,
-    sympy.Le: operator.le,
-    sympy.Lt: operator.lt,
-    sympy.Ge: operator.ge,
-    sympy.Gt: operator.gt,
-}
 
 
 def decide(hypotheses: Sequence[Any], claim: Any, seconds: float) -> Outcome:
