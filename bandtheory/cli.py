@@ -6,7 +6,6 @@ runs, so that `--help` answers at once.
 
 from __future__ import annotations
 
-import itertools
 import math
 import sys
 from collections.abc import Sequence
@@ -18,12 +17,10 @@ import tyro
 
 from bandtheory._version import __version__
 from bandtheory.terminal import UsageError, console, discard_output, error_line, print_json, progress, read_arguments
+from bandtheory.verify_command import VerifyCommand
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
-
-    from bandtheory.divergence import FDivergence
-    from bandtheory.evidence.verification import VerificationReport
 
 PROGRAM = "bandtheory"
 DESCRIPTION = f"""Verified trust regions for reinforcement learning of language models (version {__version__}).
@@ -47,7 +44,7 @@ Rules = Annotated[tuple[str, ...], tyro.conf.arg(metavar="RULE ...")]
 
 @dataclass(frozen=True)
 class ListCommand:
-    """The shipped divergences, their limits, and if a form is closed.
+    """The shipped divergences, their limits, and if a form is closed; families at two values of their parameter.
 
     Example: bandtheory list --json
     """
@@ -56,11 +53,11 @@ class ListCommand:
     """Print JSON and nothing else."""
 
     def run(self) -> int:
-        from bandtheory.catalogue import catalogue
+        from bandtheory.catalogue import examples
         from bandtheory.divergence import divergence
         from bandtheory.listings import list_table, summary
 
-        names = catalogue()
+        names = examples()
         rows = []
         with progress("deriving") as report:
             for done, name in enumerate(names, 1):
@@ -150,59 +147,6 @@ class BoundsCommand:
         else:
             console().print(bounds_table(result, logs.evidence, rows))
         return 0
-
-
-@dataclass(frozen=True)
-class VerifyCommand:
-    """Check a band against independent methods.
-
-    Example: bandtheory verify kl "u*log(u) - u + 1"
-    """
-
-    names: Annotated[
-        tuple[str, ...], tyro.conf.Positional, tyro.conf.arg(metavar="DIVERGENCE ...", help_behavior_hint="(or --all)")
-    ] = ()
-    """Catalogue names, or expressions in u."""
-    all: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = False
-    """Verify the whole catalogue."""
-    effort: Literal["quick", "default", "deep"] = "default"
-    """How many inputs each check covers."""
-    seed: int = 0
-    """Of the random inputs."""
-    as_json: Json = False
-    """Print JSON and nothing else."""
-
-    def run(self) -> int:
-        if bool(self.names) == self.all:
-            raise UsageError("name at least one divergence to verify, or give --all (not both)")
-        if self.seed < 0:
-            raise UsageError(f"--seed is {self.seed}; accepted: an integer of at least 0")
-        from bandtheory.catalogue import catalogue
-        from bandtheory.divergence import unchecked_divergence
-
-        # all names are looked up before the first is verified; a faulty generator is a finding, not wrong usage
-        divergences = [unchecked_divergence(name.strip()) for name in (catalogue() if self.all else self.names)]
-        reports = []
-        for found in divergences:
-            reports.append(self.verified(found))
-            if not self.as_json:
-                console().print(reports[-1])
-        failed = [found.name for found, report in zip(divergences, reports, strict=True) if not report.passed]
-        if self.as_json:
-            print_json({"passed": not failed, "reports": [report.to_dict() for report in reports]})
-        elif len(reports) > 1:
-            print(f"{len(failed)} of {len(reports)} failed: {', '.join(failed)}" if failed else f"all {len(reports)} passed")
-        return 1 if failed else 0
-
-    def verified(self, found: FDivergence) -> VerificationReport:
-        """The report on one divergence."""
-        from bandtheory.evidence.verification import verify
-
-        done = itertools.count(1)
-        with progress(f"verifying {found.name}") as report:
-            return verify(
-                found, effort=self.effort, seed=self.seed, progress=lambda check: report(next(done), None, check.name)
-            )
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ def _derive(divergence: FDivergence) -> Derivation:
     u = expressions.symbol()
     p, _, r, delta = symbols()
     f, radius = divergence.generator, divergence.f_radius
-    constraint = sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, (1 - r * p) / (1 - p)), radius)
+    constraint = sympy.Eq(p * f.subs(u, r) + (1 - p) * f.subs(u, (1 - r * p) / (1 - p)), radius, evaluate=False)
     form = closed_form(divergence)
     saturation = _saturation(divergence, form)
     upper = lower = None
@@ -177,8 +177,8 @@ def _limits(divergence: FDivergence) -> Limits:
         none = sympy.Integer(0)
         return Limits(zero, slope, sympy.Eq(q, none, evaluate=False), none, sympy.Eq(r, 1), sympy.Integer(1))
     below = settle_kinks(f)
-    mass = sympy.Eq(q * slope + cancelled_logarithms(below.subs(u, 1 - q)), radius)
-    lower = sympy.Eq(below.subs(u, r) + (1 - r) * slope, radius)
+    mass = sympy.Eq(q * slope + cancelled_logarithms(below.subs(u, 1 - q)), radius, evaluate=False)
+    lower = sympy.Eq(below.subs(u, r) + (1 - r) * slope, radius, evaluate=False)
     at_one = _solution_in_unit_interval(below + (1 - u) * slope - delta, u)
     if at_one is None:
         return Limits(zero, slope, mass, None, lower, None)

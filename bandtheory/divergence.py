@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -16,12 +14,11 @@ from bandtheory import expressions
 from bandtheory.catalogue import DECLARATIONS, ParameterError, catalogue, find, number_text
 
 if TYPE_CHECKING:
-    import mpmath
     import sympy
 
 MAX_TERMS = 200  # of an expression that sympy is asked to expand or to take limits of
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(:[^:]*)*")
-_DIGITS = 400  # decimal digits of the numerical checks: chords near u = 1e-120 cancel twice 120 of them
+_DIGITS = 400  # decimal digits at which kinks are told apart and limits read off
 
 
 class DivergenceError(ValueError):
@@ -107,12 +104,13 @@ class FDivergence:
     def check(self) -> FDivergence:
         """Return self if `f` is finite and convex on (0, ∞) with `f(1) = 0`.
 
-        Convexity is tested by the slopes of chords between 1,500 neighbouring points from 1e-120 to 1e120, dense around 1 and
-        around every kink, in 400-digit arithmetic: a necessary condition that names the point where it fails.
+        Tested from 1e-120 to 1e120 by `bandtheory.convexity`.
 
         Raises:
             DivergenceError: with the smallest offence found and its place.
         """
+        from bandtheory.convexity import convexity_fault
+
         problem = convexity_fault(self)
         if problem:
             raise DivergenceError(f"{self.name!r} is not an f-divergence: {problem}")
@@ -202,95 +200,6 @@ def settle_kinks(expression: sympy.Expr, above: bool = False) -> sympy.Expr:
         return arguments[branches.pop()] if len(branches) == 1 else node
 
     return expression.replace(lambda node: isinstance(node, (sympy.Abs, sympy.Max, sympy.Min)), settle)
-
-
-def convexity_fault(divergence: FDivergence) -> str | None:
-    """What is wrong with a generator, in words with the place, or None."""
-    import mpmath
-    import sympy
-
-    f = sympy.lambdify(expressions.symbol(), divergence.generator, "mpmath")
-    with mpmath.workdps(_DIGITS):
-        try:
-            value = f(mpmath.mpf(1))
-        except ZeroDivisionError:
-            return "f(1) is not defined, expected 0"
-        if not abs(value) < mpmath.mpf(10) ** -40:
-            return f"f(1) = {mpmath.nstr(value, 8)}, expected 0"
-        points = sorted({*_sample_points(), *_around_kinks(divergence.generator)})
-        try:
-            values = [mpmath.mpmathify(f(point)) for point in points]
-        except (ZeroDivisionError, ValueError, OverflowError) as error:
-            return f"f cannot be evaluated on (0, ∞): {error}"
-        for point, value in zip(points, values, strict=True):
-            if not (isinstance(value, mpmath.mpf) and mpmath.isfinite(value)):
-                return f"f({mpmath.nstr(point, 6)}) = {mpmath.nstr(value, 6)}, expected a finite real number"
-        return _first_concave_chord(points, values)
-
-
-def _sample_points() -> list[mpmath.mpf]:
-    """Points of (0, ∞): a coarse grid over 240 decades, a fine one over [1e-4, 1e4], and a cluster around 1."""
-    import mpmath
-
-    coarse = [mpmath.mpf(10) ** (mpmath.mpf(k) / 2) for k in range(-240, 241)]
-    fine = [mpmath.mpf(10) ** (mpmath.mpf(k) / 100) for k in range(-400, 401)]
-    cluster = [1 + s * mpmath.mpf(10) ** (-mpmath.mpf(k) / 8) for k in range(1, 100) for s in (-1, 1)]
-    return sorted({*coarse, *fine, *cluster})
-
-
-def _around_kinks(generator: sympy.Expr) -> list[mpmath.mpf]:
-    """Each place where an `abs`, `max` or `min` switches, with neighbours so close that only a kink shows in the chords."""
-    import mpmath
-    import sympy
-
-    u = expressions.symbol()
-    points = []
-    samples = _sample_points()
-    for node in generator.atoms(sympy.Abs, sympy.Max, sympy.Min):
-        pairs = itertools.combinations(node.args, 2) if not isinstance(node, sympy.Abs) else [(node.args[0], sympy.Integer(0))]
-        for left, right in pairs:
-            difference = sympy.lambdify(u, left - right, "mpmath")
-            signs = [mpmath.sign(difference(point)) for point in samples]
-            for i in range(len(samples) - 1):
-                if signs[i] != signs[i + 1]:
-                    place = _bisect(difference, samples[i], samples[i + 1])
-                    points += [place * (1 + s * mpmath.mpf(10) ** -k) for k in (20, 40, 60) for s in (-1, 1)] + [place]
-    return points
-
-
-def _bisect(function: Callable[[mpmath.mpf], mpmath.mpf], low: mpmath.mpf, high: mpmath.mpf) -> mpmath.mpf:
-    """The place of a sign change to 100 digits."""
-    import mpmath
-
-    positive = function(low) > 0
-    while high - low > high * mpmath.mpf(10) ** -100:
-        middle = (low + high) / 2
-        if (function(middle) > 0) == positive:
-            low = middle
-        else:
-            high = middle
-    return high
-
-
-def _first_concave_chord(points: list[mpmath.mpf], values: list[mpmath.mpf]) -> str | None:
-    """The concave triple closest to u = 1 whose chords differ visibly (or any, if none does), as a sentence."""
-    import mpmath
-
-    slopes = [(values[i + 1] - values[i]) / (points[i + 1] - points[i]) for i in range(len(points) - 1)]
-    falls = {}
-    for i in range(len(slopes) - 1):
-        fall = (slopes[i] - slopes[i + 1]) / (abs(slopes[i]) + abs(slopes[i + 1]) or 1)
-        if fall > mpmath.mpf(10) ** -25:
-            falls[i] = fall
-    if not falls:
-        return None
-    visible = [i for i, fall in falls.items() if fall > 1e-6] or list(falls)
-    i = min(visible, key=lambda k: abs(mpmath.log(points[k + 1])))
-    left, middle, right = (mpmath.nstr(points[i + k], 8) for k in range(3))
-    return (
-        f"f is not convex near u = {middle}: the slope of its chord falls from {mpmath.nstr(slopes[i], 8)} "
-        f"on [{left}, {middle}] to {mpmath.nstr(slopes[i + 1], 8)} on [{middle}, {right}]"
-    )
 
 
 @lru_cache(maxsize=256)

@@ -85,7 +85,7 @@ class Constraint:
     """G(p, v) = p f(1 + v(1 − p)/p) + (1 − p) f(1 − v) and w(p, δ) at exact points, as balls."""
 
     def __init__(self, name: str) -> None:
-        from bandtheory.evidence.ball import ball_function, exact
+        from bandtheory.ball import ball_function, exact
 
         u, f = generator(name)
         self.f: Callable[[Any], Any] = ball_function(f, u)

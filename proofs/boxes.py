@@ -95,7 +95,7 @@ def positive_over(
         skip: pieces that are certainly outside the region of interest.
         max_pieces: after which the statement is open.
     """
-    from bandtheory.evidence.ball import precision
+    from bandtheory.ball import precision
 
     end = time.monotonic() + seconds
     pieces: deque[tuple[Ends, ...]] = deque([tuple((axis.low, axis.high) for axis in axes)])
@@ -139,7 +139,7 @@ def expression_enclosure(expression: sympy.Expr, symbols: Sequence[sympy.Symbol]
     """The enclosure of a sympy expression: direct, and in the mean-value form where there is one and it is tighter."""
     import sympy
 
-    from bandtheory.evidence.ball import BallError, ball_function, exact, interval
+    from bandtheory.ball import BallError, ball_function, exact, interval
 
     value = ball_function(expression, *symbols)
     try:

@@ -7,8 +7,8 @@ import math
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ import pytest
 import bandtheory
 from bandtheory import terminal
 from bandtheory.audit import audit
+from bandtheory.catalogue import examples
 from bandtheory.cli import COMMANDS, main
+from bandtheory.evidence import batch
 
 COMMAND = [sys.executable, "-m", "bandtheory"]
 
@@ -56,8 +58,8 @@ def tokens(tmp_path: Path) -> Path:
 
 
 class FakeReport:
-    def __init__(self, passed: bool) -> None:
-        self.passed = passed
+    def __init__(self, divergence: str, passed: bool) -> None:
+        self.divergence, self.passed = divergence, passed
 
     def to_dict(self) -> dict[str, Any]:
         return {"passed": self.passed, "worst": math.inf}
@@ -71,24 +73,24 @@ def fake_verify(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
     """Stands in for the verification, which takes its time: everything passes but `u - 1/u`, which is not convex."""
     calls: list[tuple[str, str, int]] = []
 
-    def verify(divergence: Any, *, effort: str, seed: int, progress: Any) -> FakeReport:
-        calls.append((divergence.name, effort, seed))
-        progress(SimpleNamespace(name="tightness"))
-        return FakeReport(divergence.name != "u - 1/u")
+    def verify_several(targets: Any, *, effort: str, seed: int, progress: Any, **_: Any) -> Iterator[FakeReport]:
+        for target in targets:
+            calls.append((target.divergence, effort, seed))
+            progress(1, 1, "tightness")
+            yield FakeReport(target.divergence, target.divergence != "u - 1/u")
 
-    module = ModuleType("bandtheory.evidence.verification")
-    module.verify = verify  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(batch, "verify_several", verify_several)
     return calls
 
 
 def test_list_names_the_catalogue_with_limits_and_closed_forms(run: Any) -> None:
     rows = {row["name"]: row for row in run("list", "--json").json["divergences"]}
-    assert tuple(rows) == bandtheory.catalogue()
+    assert tuple(rows) == examples()
     assert rows["kl"] == {
         "name": "kl",
         "title": "KL(P‖Q), the divergence of the BandPO paper",
         "generator": "-log(u)",
+        "parameter": None,
         "value_at_zero": "inf",
         "recession_slope": 0,
         "closed_form": False,
@@ -180,7 +182,7 @@ def test_verify_as_json(run: Any, fake_verify: list[Any]) -> None:
 
 def test_verify_all_covers_the_catalogue(run: Any, fake_verify: list[Any]) -> None:
     assert run("verify", "--all").status == 0
-    assert [call[0] for call in fake_verify] == list(bandtheory.catalogue())
+    assert [call[0] for call in fake_verify] == list(examples())
 
 
 def test_nothing_is_verified_if_one_name_is_unknown(run: Any, fake_verify: list[Any]) -> None:
@@ -310,19 +312,21 @@ def test_a_failing_audit_leaves_no_figure(run: Any, tmp_path: Path) -> None:
 def test_a_missing_package_is_one_line_with_its_remedy(
     run: Any, fake_verify: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def verify(*_: Any, **__: Any) -> None:
+    def verify_several(*_: Any, **__: Any) -> Iterator[FakeReport]:
         raise ImportError("python-flint is missing; install bandtheory[proofs]")
+        yield
 
-    monkeypatch.setattr(sys.modules["bandtheory.evidence.verification"], "verify", verify)
+    monkeypatch.setattr(batch, "verify_several", verify_several)
     done = run("verify", "kl")
     assert (done.status, done.err) == (2, "bandtheory: error: python-flint is missing; install bandtheory[proofs]\n")
 
 
 def test_an_interrupt_is_quiet(run: Any, fake_verify: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def verify(*_: Any, **__: Any) -> None:
+    def verify_several(*_: Any, **__: Any) -> Iterator[FakeReport]:
         raise KeyboardInterrupt
+        yield
 
-    monkeypatch.setattr(sys.modules["bandtheory.evidence.verification"], "verify", verify)
+    monkeypatch.setattr(batch, "verify_several", verify_several)
     done = run("verify", "kl")
     assert (done.status, done.out, done.err) == (130, "", "")
 

@@ -10,7 +10,8 @@ import sympy
 
 import bandtheory as bt
 from bandtheory.catalogue import examples
-from bandtheory.divergence import DivergenceError, FDivergence, convexity_fault, unchecked_divergence
+from bandtheory.convexity import convexity_fault
+from bandtheory.divergence import DivergenceError, FDivergence, unchecked_divergence
 
 
 @pytest.mark.parametrize("name", examples())

@@ -1,10 +1,12 @@
-"""Laws that hold a band against something else: other divergences, the n-token convex program, and itself in a longer array.
+"""Laws that hold a band against something else: other divergences, the n-token convex program and its Fenchel dual, and itself
+in a longer array.
 
 As in `laws`, each function returns by how much the subject misses, and raises a violation where that is too much.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import mpmath
@@ -12,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandtheory.divergence import FDivergence
+from bandtheory.evidence.certificate import Certificate, certify
 from bandtheory.evidence.convex import SMALL_RATIO, ConvexError, solve_convex
-from bandtheory.evidence.definition import definition, precisely
-from bandtheory.evidence.subject import Subject, expected_and_got, interval
+from bandtheory.evidence.definition import Unresolved, definition, precisely
+from bandtheory.evidence.subject import Subject, interval
+from bandtheory.evidence.wording import expected_and_got
 from bandtheory.expressions import parse
 
 CONVEX_TOLERANCE = 1e-9  # relative, beyond the verified enclosure; the input log p is only rounded, by 1e-16
@@ -40,7 +44,9 @@ NESTINGS = (
 
 @lru_cache(maxsize=128)
 def nestings(divergence: FDivergence) -> tuple[int, ...]:
-    """The rows of `NESTINGS` that speak about a divergence, recognised by its generator."""
+    """The rows of `NESTINGS` that speak about a divergence, recognised by its generator; none for another radius than δ."""
+    if divergence.radius != "delta":
+        return ()
     return tuple(i for i, row in enumerate(NESTINGS) if divergence.generator in (parse(row[0]), parse(row[1])))
 
 
@@ -68,23 +74,27 @@ def nesting(subject: Subject, logp: float, delta: float, which: int) -> float:
     return 0.0
 
 
-class Unresolved(Exception):
-    """The solver's verified enclosure is too wide to be evidence."""
-
-
 def convex(subject: Subject, policy: NDArray[np.float64], action: int, delta: float, side: str) -> float:
     """The bound lies between a feasible policy of the n-token program and a dual bound of it.
 
+    The program is that of `D_f` at the radius F(δ), rounded to float64.
+
     Raises:
-        Unresolved: the solver's status is "inaccurate", or it returned no point.
-        ConvexUnavailable: the generator has no conic form.
+        Unresolved: the solver's status is "inaccurate", it returned no point, or F(δ) is beyond float64.
+        ConvexUnavailable: the generator has no conic form, and none was given.
     """
     action %= policy.size
     logp = float(np.log(policy[action]))
     claimed = subject.token(logp, delta)[side == "upper"]
+    radius = delta
+    f = subject.divergence
+    if f.radius != "delta":
+        f, radius = replace(f, radius="delta"), float(subject.truth.radius(delta))
+    if not np.isfinite(radius):
+        raise Unresolved(f"the radius of D_f at δ = {delta} is beyond float64")
     try:
-        solution = solve_convex(policy, action, subject.divergence, delta, side)
-    except ConvexError as error:
+        solution = solve_convex(policy, action, f, radius, side, conic=subject.conic)
+    except (ConvexError, ArithmeticError) as error:  # numbers beyond what the solver or its verification can hold
         raise Unresolved(str(error)) from None
     if solution.status != "optimal":
         raise Unresolved(solution.evidence)
@@ -102,6 +112,31 @@ def convex(subject: Subject, policy: NDArray[np.float64], action: int, delta: fl
     return miss / max(solution.ratio, SMALL_RATIO)
 
 
+def certificate(subject: Subject, logp: float, delta: float, side: str) -> float:
+    """The claim is on the enclosed bound, and the Fenchel dual bound of theorem 1 does not cut it off.
+
+    Raises:
+        Unresolved: ball arithmetic leaves the verdict open.
+    """
+    claimed, sign = subject.token(logp, delta)[side == "upper"], 1 if side == "upper" else -1
+    found = certify(logp, log_ratio=claimed, divergence=subject.divergence, delta=delta, side=side, tolerance=subject.tolerance)
+    assert isinstance(found, Certificate)
+    if found.verdict == "undecided":
+        raise Unresolved(str(found))
+
+    def refuse(statement: str, expected: float) -> None:
+        subject.fail(statement, [logp], delta, expected_and_got(f"log {side}", expected, claimed))
+
+    low, high = found.log_enclosure
+    nearest = high if low == -np.inf or claimed > high else low
+    if not found.holds:
+        refuse(f"{side} is the bound that ball arithmetic encloses; the claim lies {found.verdict} the band", nearest)
+    dual = found.log_dual_bound
+    if sign * claimed * (1 - subject.tolerance) > sign * dual:
+        refuse(f"{side} does not pass the Fenchel dual bound, λ = {found.multiplier:.6g}, ν = {found.price:.6g}", dual)
+    return 0.0 if claimed == nearest else abs(claimed - nearest) / abs(nearest or 1.0)
+
+
 def elementwise(subject: Subject, seed: int, size: int, delta: float) -> float:
     """A token's bounds do not depend on the tokens beside it: long arrays, which may take other paths, against one token."""
     rng = np.random.default_rng(seed)
@@ -111,7 +146,7 @@ def elementwise(subject: Subject, seed: int, size: int, delta: float) -> float:
     picked = np.concatenate([bad[:1], rng.integers(0, size, 4)])
     worst = 0.0
     for i in picked:
-        alone = subject.token(float(logp[i]), delta)
+        alone = subject.tokens([float(logp[i])], delta)[0]  # not from memory: the same call twice gives the same bounds
         for side, single, column in zip(("lower", "upper"), alone, columns, strict=True):
             value = float(column[i])
             error = 0.0 if value == single else abs(value - single) / abs(single) if single else np.inf

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import sympy
 from flint import arb, ctx
 
+from bandtheory.ball import ball_function, exact, limits, precision, slope
 from bandtheory.divergence import FDivergence
-from bandtheory.evidence.ball import ball_function, exact, limits, precision, slope
 from bandtheory.expressions import radius_symbol, symbol
 
 FEWEST_BITS = 160

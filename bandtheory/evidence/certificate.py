@@ -21,8 +21,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import ArrayLike, NDArray
 
+from bandtheory.ball import BallError, float_above, float_below, precision
 from bandtheory.divergence import DivergenceError, FDivergence, as_divergence
-from bandtheory.evidence.ball import BallError, float_above, float_below, precision
 from bandtheory.evidence.bracket import MOST_BITS, SEARCH_BITS, BallGenerator, ball_generator
 from bandtheory.evidence.decision import Claim, dual_reach, enclosed, verdict_of
 

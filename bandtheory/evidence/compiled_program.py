@@ -144,4 +144,4 @@ def _reaches_below_zero(form: Conic) -> bool:
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         value = form(cp.Variable(2, value=np.array([-1e-3, 1.0]))).value
-    return value is None or bool(np.isfinite(value[0]))
+    return value is None or bool(np.isfinite(np.atleast_1d(value)[0]))

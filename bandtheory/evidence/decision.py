@@ -22,7 +22,7 @@ from typing import NamedTuple
 import sympy
 from flint import arb
 
-from bandtheory.evidence.ball import exact, precision
+from bandtheory.ball import exact, precision
 from bandtheory.evidence.bracket import (
     MOST_BITS,
     SEARCH_BITS,

@@ -19,8 +19,8 @@ import numpy as np
 from flint import arb
 from numpy.typing import NDArray
 
+from bandtheory import ball
 from bandtheory.divergence import FDivergence
-from bandtheory.evidence import ball
 from bandtheory.expressions import radius_symbol, symbol
 
 BITS = 128
@@ -167,7 +167,7 @@ class Enclosure:
             return last
         best, below, above, side = self.P, -self.radius, float(divergence - self.radius), 0
         while high - low > 2e-16 * high and high > 1e-60:
-            weight = below / (below - above) if below < 0 and math.isfinite(above) else 0.5
+            weight = below / (below - above) if below < 0 and below < above < math.inf else 0.5
             middle = low + (high - low) * min(max(weight, 0.001), 0.999)
             if not low < middle < high:
                 break

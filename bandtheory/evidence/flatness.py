@@ -18,8 +18,8 @@ from typing import NamedTuple
 import sympy
 from flint import arb
 
+from bandtheory.ball import ball_function, exact, precision
 from bandtheory.divergence import FDivergence
-from bandtheory.evidence.ball import ball_function, exact, precision
 from bandtheory.expressions import symbol
 
 BITS = 8192  # for f(1 ± 2⁻³⁰⁰⁰) of a generator that is quadratic around 1

@@ -9,25 +9,32 @@ In a test file of one's own, three lines show each property as a test:
     def test_band(holds):
         holds()
 
+pytest shows each under a name that holds the divergence, as in `test_band[kl-upper_bound]`, so several suites can stand in one
+list: `[*band_properties("kl"), *band_properties("vajda:3")]`. An `FDivergence` of one's own, bounds of one's own and a conic
+form are given in the same call; `docs/divergence_template.py` has all of it.
+
 A property that fails raises a `Counterexample`: which theorem, the smallest p and δ found, expected and got to the digits that
 differ, and a line of Python that reproduces it.
 """
 
 from __future__ import annotations
 
+import re
 import unittest
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hypothesis import HealthCheck, Verbosity, given, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky, Unsatisfiable
 
-from bandtheory.divergence import FDivergence, convexity_fault
+from bandtheory.convexity import convexity_fault
+from bandtheory.divergence import FDivergence
 from bandtheory.evidence import agreement, laws
-from bandtheory.evidence.conic import ConvexUnavailable, conic_form
+from bandtheory.evidence.conic import Conic, ConvexUnavailable, conic_form
+from bandtheory.evidence.definition import Unresolved
 from bandtheory.evidence.strategies import (
     increasing_radii,
     log_probabilities,
@@ -42,6 +49,7 @@ __all__ = ["PROPERTIES", "BandProperty", "Counterexample", "Outcome", "Property"
 
 SIDES = st.sampled_from(("upper", "lower"))
 SHRINKS = 60  # attempts to make a counter-example smaller, times the weight of its property; hypothesis alone may take minutes
+LONGEST_NAME = 40  # characters of a divergence in the name of a test
 ERROR, SHARE = "relative error of the log-bound", "of what that error allows"
 
 
@@ -56,6 +64,7 @@ class Property:
         over: the inputs in words.
         unit: unit of the deviation.
         weight: share of the examples that this property gets; costly ones get few.
+        alone: the same where there is no convex program for which it would be a second opinion; None: no difference.
         missing: why it does not apply to a subject, or None.
     """
 
@@ -66,11 +75,13 @@ class Property:
     over: str
     unit: str = ERROR
     weight: float = 1.0
+    alone: float | None = None
     missing: Callable[[Subject], str | None] = field(default=lambda _: None)
 
     def search(self, on_trial: Subject, options: settings, seed: int | None = None) -> Outcome:
         """Let hypothesis look for a counter-example, and shrink it."""
-        outcome = Outcome(self, on_trial)
+        weight = self.weight if self.alone is None or not _no_conic_form(on_trial) else self.alone
+        outcome = Outcome(self, on_trial, most_shrinks=round(SHRINKS * min(1, weight)))
 
         def attempt(inputs: dict[str, Any]) -> None:
             outcome.record(inputs)
@@ -78,7 +89,9 @@ class Property:
         test = given(st.fixed_dictionaries(dict(self.inputs)))(attempt)
         test = settings(
             options,
-            max_examples=max(1, round(options.max_examples * self.weight)),
+            max_examples=max(1, round(options.max_examples * weight)),
+            phases=(Phase.generate, Phase.shrink),
+            database=None,  # hypothesis would keep the examples of all properties as those of one test
             deadline=None,
             report_multiple_bugs=False,
             print_blob=False,
@@ -113,12 +126,13 @@ class Outcome:
     counterexample: str | None = None
     smallest: tuple[tuple[int, str], Violation] | None = None
     shrinks: int = 0
+    most_shrinks: int = SHRINKS
 
     def record(self, inputs: dict[str, Any]) -> None:
         """Try one input; of the violations keep the one whose inputs are the shortest to write down."""
         if self.smallest:
             self.shrinks += 1
-            if self.shrinks > SHRINKS * min(1, self.tried_on.weight):
+            if self.shrinks > self.most_shrinks:
                 raise _Enough
         try:
             deviation = self.tried_on.law(self.subject, **inputs)
@@ -127,7 +141,7 @@ class Outcome:
             if self.smallest is None or size < self.smallest[0]:
                 self.smallest = (size, violation)
             raise
-        except agreement.Unresolved as reason:
+        except Unresolved as reason:
             self.unresolved.append(str(reason))
             return
         self.tried += 1
@@ -135,6 +149,8 @@ class Outcome:
 
 
 def _no_conic_form(on_trial: Subject) -> str | None:
+    if on_trial.conic is not None:
+        return None
     try:
         conic_form(on_trial.divergence)
     except ConvexUnavailable as error:
@@ -191,7 +207,7 @@ PROPERTIES: tuple[Property, ...] = (
         "p in [5e-5, 1 − 1e-4], δ ≤ 1e-4",
         "of the next term",
         0.3,
-        _no_curvature,
+        missing=_no_curvature,
     ),
     Property(
         "nesting",
@@ -218,7 +234,16 @@ PROPERTIES: tuple[Property, ...] = (
         "policies of 2 to 8 tokens with masses from 1e-8",
         "relative, beyond the enclosure",
         0.15,
-        _no_conic_form,
+        missing=_no_conic_form,
+    ),
+    Property(
+        "certificate",
+        "theorem 1",
+        agreement.certificate,
+        {**_TOKEN, "side": SIDES},
+        f"{_EVERYWHERE}; Fenchel dual in balls",
+        weight=0.2,
+        alone=2.0,
     ),
 )
 
@@ -231,11 +256,16 @@ class BandProperty:
     subject: Subject
 
     @property
+    def name(self) -> str:
+        """Of the property, as a report has it."""
+        return self.law.name if self.law else "generator"
+
+    @property
     def __name__(self) -> str:
-        return self.law.name.replace(" ", "_") if self.law else "generator"
+        return f"{_short(self.subject.divergence.name)}-{re.sub('[^a-z0-9]+', '_', self.name)}"
 
     def __str__(self) -> str:
-        return f"{self.subject.divergence.name}: {self.__name__}"
+        return f"{self.subject.divergence.name}: {self.name}"
 
     def __call__(self) -> None:
         """Search with hypothesis' current profile.
@@ -260,20 +290,31 @@ class BandProperty:
             raise unittest.SkipTest("; ".join(outcome.unresolved[:1]) or "no input in range")
 
 
+def _short(name: str) -> str:
+    """A divergence in a test's name: an expression without blanks, of at most `LONGEST_NAME` characters."""
+    dense = re.sub(r"\s+", "", name)
+    return dense if len(dense) <= LONGEST_NAME else f"{dense[: LONGEST_NAME - 3]}..."
+
+
 def band_properties(
-    divergence: str | FDivergence, log_bounds: LogBounds | None = None, tolerance: float = TOLERANCE
+    divergence: str | FDivergence,
+    log_bounds: LogBounds | None = None,
+    tolerance: float = TOLERANCE,
+    *,
+    conic: Conic | None = None,
 ) -> list[BandProperty]:
     """The suite of a divergence, to be called one by one or given to `pytest.mark.parametrize`.
 
     Args:
-        divergence: a name, an expression in u, or an FDivergence.
+        divergence: a name (`"kl"`, `"vajda:3"`), an expression in u, or an FDivergence.
         log_bounds: the function on trial, `(logp, δ) ↦ (log_lower, log_upper)`; by default the library's.
         tolerance: largest relative error of a log-bound that is accepted.
+        conic: the generator as a convex cvxpy expression of the ratios, where it cannot be translated; see `solve_convex`.
 
     Returns:
         The generator's own test first. If that fails it is the only one: the others would mean nothing.
     """
-    on_trial = subject(divergence, log_bounds, tolerance)
+    on_trial = subject(divergence, log_bounds, tolerance, conic)
     generator = BandProperty(None, on_trial)
     if convexity_fault(on_trial.divergence):
         return [generator]

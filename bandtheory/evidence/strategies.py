@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from numpy.typing import NDArray
 
-from bandtheory.catalogue import catalogue
+from bandtheory.catalogue import examples
 from bandtheory.divergence import FDivergence, divergence
 
 LOWEST, HIGHEST = -700.0, -1e-300  # log-probabilities
@@ -56,9 +56,9 @@ def radii(low: float = SMALLEST_RADIUS, high: float = LARGEST_RADIUS) -> SearchS
 
 def increasing_radii(count: int) -> SearchStrategy[tuple[float, ...]]:
     """`count` different radii in increasing order, all over the range or within one decade."""
-    anywhere = st.lists(radii(), min_size=count, max_size=count, unique=True)
-    factors = st.lists(log_uniform(1.0, 9.0), min_size=count, max_size=count, unique=True)
-    close = st.builds(lambda base, steps: [base * step for step in steps], radii(high=10.0), factors)
+    anywhere = st.tuples(*[radii()] * count)
+    factors = st.tuples(*[st.floats(1, 9)] * count)
+    close = st.tuples(radii(high=10.0), factors).map(lambda drawn: tuple(drawn[0] * step for step in drawn[1]))
     return (anywhere | close).map(lambda values: tuple(sorted(values))).filter(lambda values: len(set(values)) == count)
 
 
@@ -69,5 +69,5 @@ def simplices(min_size: int = 2, max_size: int = 8, smallest: float = 1e-8) -> S
 
 
 def divergences() -> SearchStrategy[FDivergence]:
-    """The divergences of the catalogue."""
-    return st.sampled_from(catalogue()).map(divergence)
+    """The divergences of the catalogue, families at two values of their parameter each."""
+    return st.sampled_from(examples()).map(divergence)

@@ -1,23 +1,29 @@
-"""What is on trial: a divergence and a function that claims its bounds; and how a refuted claim is told in words."""
+"""What is on trial: a divergence, a function that claims its bounds, and the violations that are found."""
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NoReturn
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from bandtheory.catalogue import BY_NAME
 from bandtheory.divergence import FDivergence, unchecked_divergence
-from bandtheory.evidence.definition import Definition, Real, definition
+from bandtheory.evidence.definition import Definition, definition
+from bandtheory.evidence.wording import divergence_in_python, places, screen
+
+if TYPE_CHECKING:
+    from bandtheory.evidence.conic import Conic
 
 Floats = NDArray[np.float64]
 LogBounds = Callable[[Floats, float], tuple[Floats, Floats]]  # (logp, δ) ↦ (log lower, log upper), arrays of one shape
 
+_MOST_KNOWN = 20_000
 TOLERANCE = 1e-10  # relative error of a log-bound that the library promises
 
 
@@ -32,19 +38,23 @@ class Violation(Exception):
         statement: what does not hold.
         place: the inputs, one line.
         evidence: makes the further (label, text) rows.
-        line: a line of Python that reproduces it.
+        code: statements of Python that reproduce it.
     """
 
-    def __init__(self, statement: str, place: str, evidence: Callable[[], Sequence[tuple[str, str]]], line: str) -> None:
+    def __init__(
+        self, statement: str, place: str, evidence: Callable[[], Sequence[tuple[str, str]]], code: Sequence[str]
+    ) -> None:
         super().__init__(statement)
-        self.statement, self.place, self.evidence, self.line = statement, place, evidence, line
+        self.statement, self.place, self.evidence, self.code = statement, place, evidence, code
 
     def text(self, subject: Subject, theorem: str) -> str:
         """The whole counter-example."""
         f = subject.divergence
         of = f"f(u) = {f.generator}" if f.name == f.expression else f"{f.name}, f(u) = {f.generator}"
-        rows = [("divergence", of), ("at", self.place), *self.evidence(), ("reproduce", self.line)]
-        return "\n".join([f"{theorem}: {self.statement}", *(f"  {label:<11} {text}" for label, text in rows)])
+        if f.radius != "delta":
+            of += f", F(δ) = {f.f_radius}"
+        rows = [("divergence", of), ("at", self.place), *self.evidence()]
+        return screen(f"{theorem}: {self.statement}", rows, self.code)
 
 
 @dataclass(frozen=True)
@@ -54,14 +64,19 @@ class Subject:
     Attributes:
         divergence: whose generator defines the truth.
         log_bounds: `(logp, δ) ↦ (log_lower, log_upper)`, logp a float64 array of one dimension, nats.
-        call: the call in a line of Python, with `{logp}` and `{delta}` to be filled in.
+        setup: statements of Python that come before the call.
+        call: the call itself, with `{logp}` and `{delta}` to be filled in.
         tolerance: largest relative error of a log-bound that is accepted.
+        conic: the generator as a convex cvxpy expression, for one that cannot be translated; see `solve_convex`.
     """
 
     divergence: FDivergence
     log_bounds: LogBounds
+    setup: tuple[str, ...]
     call: str
     tolerance: float = TOLERANCE
+    conic: Conic | None = None
+    _known: dict[tuple[float, float], tuple[float, float]] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def truth(self) -> Definition:
@@ -80,15 +95,28 @@ class Subject:
         return lower, upper
 
     def token(self, logp: float, delta: float) -> tuple[float, float]:
-        """The claimed log-bounds of one token; NaN is a violation."""
-        lower, upper = self.arrays(np.array([logp]), delta)
-        if np.isnan(lower[0]) or np.isnan(upper[0]):
-            self.fail("the bounds are numbers", [logp], delta, [("got", f"log lower {lower[0]}, log upper {upper[0]}")])
-        return float(lower[0]), float(upper[0])
+        """The claimed log-bounds of one token; NaN is a violation. Asked for once: several properties draw the same inputs."""
+        if (logp, delta) not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[logp, delta] = self.tokens([logp], delta)[0]
+        return self._known[logp, delta]
+
+    def tokens(self, logp: Sequence[float], delta: float) -> list[tuple[float, float]]:
+        """The claimed (log lower, log upper) of a few tokens from one call; NaN is a violation."""
+        lower, upper = self.arrays(np.array(logp, dtype=np.float64), delta)
+        for token, pair in zip(logp, zip(lower, upper, strict=True), strict=True):
+            if np.isnan(pair[0]) or np.isnan(pair[1]):
+                self.fail("the bounds are numbers", [token], delta, [("got", f"log lower {pair[0]}, log upper {pair[1]}")])
+        return [(float(low), float(high)) for low, high in zip(lower, upper, strict=True)]
+
+    def code(self, logp: Sequence[float] | Floats, delta: float) -> tuple[str, ...]:
+        """Statements of Python that print the claimed bounds."""
+        return (*self.setup, self.call.format(logp=[float(x) for x in logp], delta=delta))
 
     def line(self, logp: Sequence[float] | Floats, delta: float) -> str:
-        """A line of Python that prints the claimed bounds."""
-        return self.call.format(logp=[float(x) for x in logp], delta=delta)
+        """The same as one line."""
+        return "; ".join(self.code(logp, delta))
 
     def fail(
         self,
@@ -100,20 +128,32 @@ class Subject:
     ) -> NoReturn:
         """Raise the violation. All are raised from here: hypothesis sees one kind of failure and shrinks across its forms."""
         place = f"{places(logp)}, delta = {delta!r}{extra}"
-        raise Violation(statement, place, evidence if callable(evidence) else lambda: evidence, self.line(logp, delta))
+        raise Violation(statement, place, evidence if callable(evidence) else lambda: evidence, self.code(logp, delta))
 
 
-def subject(divergence: str | FDivergence, log_bounds: LogBounds | None = None, tolerance: float = TOLERANCE) -> Subject:
+def subject(
+    divergence: str | FDivergence,
+    log_bounds: LogBounds | None = None,
+    tolerance: float = TOLERANCE,
+    conic: Conic | None = None,
+) -> Subject:
     """Put a divergence on trial, by default with the library's own bounds.
 
     Args:
         divergence: a name, an expression (a faulty generator is not refused here), or an FDivergence.
         log_bounds: another function to be judged, `(logp, δ) ↦ (log_lower, log_upper)`.
         tolerance: largest relative error of a log-bound that is accepted.
+        conic: the generator as a convex cvxpy expression of the ratios, for one that cannot be translated.
+
+    Raises:
+        TypeError: log_bounds or conic cannot be called.
     """
+    for name, given in (("log_bounds", log_bounds), ("conic", conic)):
+        if given is not None and not callable(given):
+            raise TypeError(f"{name} must be a function, got {type(given).__name__}")
     f = divergence if isinstance(divergence, FDivergence) else unchecked_divergence(divergence)
     if log_bounds is not None:
-        return Subject(f, log_bounds, _call(log_bounds), tolerance)
+        return Subject(f, log_bounds, *_own_call(log_bounds), tolerance, conic)
 
     def library(logp: Floats, delta: float) -> tuple[Floats, Floats]:
         from bandtheory.bounds import log_bounds  # the code on trial, not a part of the evidence
@@ -121,48 +161,36 @@ def subject(divergence: str | FDivergence, log_bounds: LogBounds | None = None, 
         lower, upper = log_bounds(logp=logp, divergence=f, delta=delta)
         return lower, upper
 
-    spec = f.name if BY_NAME.get(f.name) and BY_NAME[f.name].generator == f.expression else f.expression
-    call = f'import bandtheory as bt; print(bt.log_bounds(logp={{logp}}, divergence="{spec}", delta={{delta!r}}))'
-    return Subject(f, library, call, tolerance)
+    setup, spec = divergence_in_python(f)
+    call = f"print(bt.log_bounds(logp={{logp}}, divergence={spec}, delta={{delta!r}}))"
+    return Subject(f, library, ("import bandtheory as bt", *setup), call, tolerance, conic)
 
 
-def _call(function: LogBounds) -> str:
-    """`from module import name; …` where that finds the function again, else the bare call."""
+def _own_call(function: Any) -> tuple[tuple[str, ...], str]:
+    """An import, or a run of the file, where that finds the function again, and the call of it; else the bare call."""
     module, name = getattr(function, "__module__", None) or "", getattr(function, "__qualname__", "log_bounds")
-    call = f"print({name if name.isidentifier() else 'log_bounds'}(np.array({{logp}}), {{delta!r}}))"
-    found = getattr(sys.modules.get(module), name, None)
-    origin = f"from {module} import {name}; " if found is function and module != "__main__" else ""
-    return f"import numpy as np; {origin}{call}"
+    name = name if re.fullmatch(r"\w+", name) else "log_bounds"
+    found = sys.modules.get(module)
+    setup: tuple[str, ...] = ("import numpy as np",)
+    if getattr(found, name, None) is function:
+        path = getattr(found, "__file__", None)
+        if getattr(found, "__loaded_from_path__", False) or (module == "__main__" and path):
+            setup = ("import numpy as np, runpy", f"{name} = runpy.run_path({_shown(str(path))!r})[{name!r}]")
+        elif module != "__main__":
+            setup = (*setup, f"from {module} import {name}")
+    call = f"print({name}(np.array({{logp}}), {{delta!r}}))"
+    return setup, call
+
+
+def _shown(path: str) -> str:
+    """Relative to the working directory where the file lies in it."""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return path
 
 
 def interval(subject: Subject, log_bound: float) -> tuple[mpmath.mpf, mpmath.mpf]:
     """The values that a claimed log-bound stands for, `y (1 ± tolerance)`, in increasing order."""
     ends = [mpmath.mpf(log_bound) * (1 + sign * mpmath.mpf(subject.tolerance)) for sign in (-1, 1)]
     return min(ends), max(ends)
-
-
-def places(logp: Sequence[float] | Floats) -> str:
-    """`p = 0.37 (logp = -1.0)` for each of a few tokens."""
-    return ", ".join(f"p = {_probability(float(x))} (logp = {float(x)!r})" for x in logp)
-
-
-def _probability(logp: float) -> str:
-    if logp > -1e-4:
-        return f"1 - {mpmath.nstr(-mpmath.expm1(logp), 5)}"
-    return str(mpmath.nstr(mpmath.exp(logp), 6))
-
-
-def differing(expected: Real, got: Real) -> tuple[str, str]:
-    """Two numbers with as many digits as it takes to see them differ, and two more."""
-    with mpmath.workdps(40):
-        for digits in range(5, 26):
-            texts = [str(mpmath.nstr(mpmath.mpf(x), digits)) for x in (expected, got)]
-            if texts[0] != texts[1]:
-                break
-        return str(mpmath.nstr(mpmath.mpf(expected), digits + 2)), str(mpmath.nstr(mpmath.mpf(got), digits + 2))
-
-
-def expected_and_got(name: str, expected: Real, got: Real) -> list[tuple[str, str]]:
-    """The two rows of a counter-example that compare numbers."""
-    first, second = differing(expected, got)
-    return [("expected", f"{name} = {first}"), ("got", f"{name} = {second}")]

@@ -1,7 +1,10 @@
 """Everything at once on one divergence: what was derived, the properties of its band, and the convex program.
 
-print(verify("kl"))
-verify("(u - 1)**2*(u - 3)**2").passed        # False: it says where that is not convex
+    print(verify("kl"))
+    verify("(u - 1)**2*(u - 3)**2").passed        # False: it says where that is not convex
+
+Each check is a function of the subject, the effort and the seed alone, so checks can be made in any order, in several
+processes, and one by one after an interruption (`several`).
 """
 
 from __future__ import annotations
@@ -9,23 +12,33 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import configuration, settings
 
+from bandtheory.convexity import convexity_fault
 from bandtheory.derivation import Derivation, derive
-from bandtheory.divergence import FDivergence, convexity_fault
+from bandtheory.divergence import FDivergence
 from bandtheory.evidence import symbolic
 from bandtheory.evidence.properties import PROPERTIES, Property
 from bandtheory.evidence.subject import LogBounds, Subject, subject
+from bandtheory.evidence.wording import divergence_in_python, screen
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
-EXAMPLES = {"quick": 20, "default": 100, "deep": 3000}  # per property, times its weight
+    from bandtheory.evidence.conic import Conic
+
+EXAMPLES = {"quick": 20, "default": 100, "deep": 6000}  # per property, times its weight
 POINTS = {"quick": 20, "default": 60, "deep": 600}  # per symbolic check
+GENERATOR = "generator"  # the check without which the others mean nothing
+SYMBOLIC: dict[str, tuple[str, Callable[[Derivation, int, int], symbolic.Finding]]] = {
+    "derived limits": ("theorem 7", symbolic.limits),
+    "derived saturation": ("theorem 6", symbolic.saturation),
+    "derived closed form": ("theorem 1", symbolic.closed_forms),
+}
 
 Progress = Callable[["Check"], None]
 
@@ -67,7 +80,7 @@ class VerificationReport:
     Attributes:
         divergence: name or expression.
         generator: f(u) as text.
-        checks: in the order in which they ran.
+        checks: in the order of `check_names`.
         seconds: wall time of all.
         effort, seed: as given to `verify`.
     """
@@ -90,6 +103,11 @@ class VerificationReport:
         return tuple(check for check in self.checks if check.passed is None)
 
     @property
+    def counterexamples(self) -> tuple[str, ...]:
+        """One screen of text for each check that failed."""
+        return tuple(check.counterexample for check in self.checks if check.counterexample)
+
+    @property
     def summary(self) -> str:
         """One line of verdict."""
         counts = [sum(check.passed is value for check in self.checks) for value in (True, False, None)]
@@ -107,24 +125,23 @@ class VerificationReport:
         rows = [("check", "theorem", "verdict", "worst", "seconds", "over"), *map(_cells, self.checks)]
         widths = [max(len(row[k]) for row in rows) for k in range(5)]
         lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]]) for row in rows]
-        return "\n".join([f"{self.divergence}: f(u) = {self.generator}", *lines, *self._counterexamples(), self.summary])
+        return "\n".join([f"{self.divergence}: f(u) = {self.generator}", *lines, *self.counterexamples, self.summary])
 
-    def __rich__(self) -> Table:
+    def __rich__(self) -> Group:
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
-        caption = "\n\n".join([*self._counterexamples(), self.summary])
-        table = Table(title=Text(f"{self.divergence}: f(u) = {self.generator}"), caption=Text(caption), caption_justify="left")
+        table = Table(title=Text(f"{self.divergence}: f(u) = {self.generator}"))
         for name in ("check", "theorem", "verdict", "worst", "seconds", "over"):
             table.add_column(name, justify="right" if name in ("worst", "seconds") else "left")
         for check in self.checks:
             style = {True: "green", False: "bold red", None: "yellow"}[check.passed]
             cells = _cells(check)
-            table.add_row(*(Text(cell, style if k == 2 else "") for k, cell in enumerate(cells)))
-        return table
-
-    def _counterexamples(self) -> list[str]:
-        return [check.counterexample for check in self.checks if check.counterexample]
+            table.add_row(*map(Text, cells[:2]), Text(cells[2], style=style), *map(Text, cells[3:]))
+        # not in the table, whose frame would break the line that reproduces a failure
+        words = [Text(text + "\n", no_wrap=True, overflow="ignore") for text in self.counterexamples]
+        return Group(table, *words, Text(self.summary))
 
 
 def _cells(check: Check) -> tuple[str, str, str, str, str, str]:
@@ -137,16 +154,19 @@ def verify(
     divergence: str | FDivergence,
     *,
     log_bounds: LogBounds | None = None,
+    conic: Conic | None = None,
     effort: str = "default",
     seed: int = 0,
     progress: Progress | None = None,
 ) -> VerificationReport:
-    """Check one divergence and its bounds against the definition, the theorems and the convex program.
+    """Check one divergence and its bounds against the definition, the theorems, the convex program and its Fenchel dual.
 
     Args:
         divergence: a name, an expression in u (a faulty one is reported, not refused), or an FDivergence.
         log_bounds: bounds to be judged instead of the library's, `(logp, δ) ↦ (log_lower, log_upper)`.
-        effort: "quick" (about 3 s), "default" (about 10 s) or "deep" (minutes).
+        conic: the generator as a convex cvxpy expression of the ratios, for one that cannot be translated; without it the
+            convex program is not available, and the Fenchel certificates, more of them then, stand in for it.
+        effort: "quick" (about 1 s), "default" (about 3 s) or "deep" (minutes).
         seed: the same seed gives the same examples, as long as the same modules are loaded.
         progress: called with each check when it is done.
 
@@ -154,18 +174,46 @@ def verify(
         DivergenceError, ExpressionError: an unknown name, or text outside the grammar.
         ValueError: an unknown effort.
     """
+    require_effort(effort)
+    started = time.perf_counter()
+    on_trial = subject(divergence, log_bounds, conic=conic)
+    checks = []
+    for check in checks_of(on_trial, effort, seed):
+        checks.append(check)
+        if progress:
+            progress(check)
+    return report(on_trial.divergence, checks, effort, seed, time.perf_counter() - started)
+
+
+def report(
+    f: FDivergence, checks: Collection[Check], effort: str, seed: int, seconds: float | None = None
+) -> VerificationReport:
+    """The report that some checks of a divergence make, in the order of `check_names`; by default their own seconds add up."""
+    ordered = tuple(sorted(checks, key=lambda check: check_names().index(check.name)))
+    total = sum(check.seconds for check in checks) if seconds is None else seconds
+    return VerificationReport(f.name, str(f.generator), ordered, total, effort, seed)
+
+
+def require_effort(effort: str) -> None:
+    """Raise a ValueError for an effort that there is not."""
     if effort not in EXAMPLES:
         raise ValueError(f"effort is {effort!r}; accepted: {', '.join(EXAMPLES)}")
-    started = time.perf_counter()
-    on_trial = subject(divergence, log_bounds)
-    checks: list[Check] = []
+
+
+def check_names() -> tuple[str, ...]:
+    """The names of all checks, in the order in which they are made."""
+    return (GENERATOR, *SYMBOLIC, *(law.name for law in PROPERTIES))
+
+
+def checks_of(on_trial: Subject, effort: str, seed: int, names: Collection[str] | None = None) -> Iterator[Check]:
+    """The checks of a subject, by default all, as they are done; if the generator fails there are no others."""
     with _no_traces():
-        for check in _checks(on_trial, effort, seed):
-            checks.append(check)
-            if progress:
-                progress(check)
-    f = on_trial.divergence
-    return VerificationReport(f.name, str(f.generator), tuple(checks), time.perf_counter() - started, effort, seed)
+        for name in check_names():
+            if names is None or name in names:
+                check = _check(on_trial, name, effort, seed)
+                yield check
+                if name == GENERATOR and check.passed is False:
+                    return
 
 
 @contextlib.contextmanager
@@ -180,40 +228,46 @@ def _no_traces() -> Iterator[None]:
             configuration.set_hypothesis_home_dir(before)
 
 
-def _checks(on_trial: Subject, effort: str, seed: int) -> Iterator[Check]:
-    started = time.perf_counter()
-    fault = convexity_fault(on_trial.divergence)
-    over = "1,600 points u from 1e-120 to 1e120"
-    if fault:
-        note = "the other checks were not run: they mean nothing for this generator"
-        text = f"the generator of {on_trial.divergence.name!r}: {fault}"
-        seconds = time.perf_counter() - started
-        yield Check("generator", "definition", over, seconds=seconds, passed=False, counterexample=text, note=note)
-        return
-    yield Check("generator", "definition", over, seconds=time.perf_counter() - started, note="f(1) = 0, f convex")
-    yield from _symbolic_checks(on_trial.divergence, POINTS[effort], seed)
-    options = settings(max_examples=EXAMPLES[effort], database=None, derandomize=False)
-    for law in PROPERTIES:
-        yield _property_check(law, on_trial, options, seed)
+def _check(on_trial: Subject, name: str, effort: str, seed: int) -> Check:
+    if name == GENERATOR:
+        return _generator_check(on_trial)
+    if name in SYMBOLIC:
+        return _symbolic_check(on_trial, name, POINTS[effort], seed)
+    law = next(law for law in PROPERTIES if law.name == name)
+    return _property_check(law, on_trial, settings(max_examples=EXAMPLES[effort], database=None, derandomize=False), seed)
 
 
-def _symbolic_checks(divergence: FDivergence, count: int, seed: int) -> Iterator[Check]:
-    """The derivation; its time is that of the first of these checks."""
+def _generator_check(on_trial: Subject) -> Check:
     started = time.perf_counter()
-    derived = derive(divergence)
-    kinds: tuple[tuple[str, str, Callable[[Derivation, int, int], symbolic.Finding]], ...] = (
-        ("derived limits", "theorem 7", symbolic.limits),
-        ("derived saturation", "theorem 6", symbolic.saturation),
-        ("derived closed form", "theorem 1", symbolic.closed_forms),
-    )
-    for name, theorem, check in kinds:
-        found = check(derived, count, seed)
-        seconds, started = time.perf_counter() - started, time.perf_counter()
-        if not found.tried:
-            yield Check(name, theorem, seconds=seconds, passed=None, note=found.note)
-            continue
-        passed, over = found.offence is None, f"{found.tried} random rational points"
-        yield Check(name, theorem, over, found.worst, "relative", seconds, passed, found.offence, found.note)
+    f, over = on_trial.divergence, "1,600 points u from 1e-120 to 1e120"
+    fault = convexity_fault(f)
+    seconds = time.perf_counter() - started
+    if not fault:
+        return Check(GENERATOR, "definition", over, seconds=seconds, note="f(1) = 0, f convex")
+    setup, spec = divergence_in_python(f)
+    call = f"print(bt.divergence({spec}))" if spec.startswith('"') or len(setup) == 1 else f"{spec}.check()"
+    heading = f"definition: f is a finite convex function on (0, ∞) with f(1) = 0; {f.name!r} is not"
+    rows = [("divergence", f"f(u) = {f.generator}"), ("got", fault)]
+    text = screen(heading, rows, ("import bandtheory as bt", *setup, call))
+    note = "the other checks were not run: they mean nothing for this generator"
+    return Check(GENERATOR, "definition", over, seconds=seconds, passed=False, counterexample=text, note=note)
+
+
+def _symbolic_check(on_trial: Subject, name: str, count: int, seed: int) -> Check:
+    """What was derived; the time of the first of these checks is mostly that of the derivation."""
+    started = time.perf_counter()
+    theorem, finding = SYMBOLIC[name]
+    try:
+        derived = derive(on_trial.divergence)
+    except Exception as error:  # the derivation is on trial
+        text = symbolic.failure(on_trial.divergence, error)
+        return Check(name, theorem, seconds=time.perf_counter() - started, passed=False, counterexample=text)
+    found = finding(derived, count, seed)
+    seconds = time.perf_counter() - started
+    if not found.tried:
+        return Check(name, theorem, seconds=seconds, passed=None, note=found.note)
+    passed, over = found.offence is None, f"{found.tried} random rational points"
+    return Check(name, theorem, over, found.worst, "relative", seconds, passed, found.offence, found.note)
 
 
 def _property_check(law: Property, on_trial: Subject, options: settings, seed: int) -> Check:
@@ -223,7 +277,7 @@ def _property_check(law: Property, on_trial: Subject, options: settings, seed: i
         return Check(law.name, law.theorem, passed=None, note=reason, seconds=time.perf_counter() - started)
     outcome = law.search(on_trial, options, seed)
     seconds, failed = time.perf_counter() - started, outcome.counterexample is not None
-    note = f"{len(outcome.unresolved)} more left undecided by the solver" if outcome.unresolved else ""
+    note = f"{len(outcome.unresolved)} more left undecided" if outcome.unresolved else ""
     if not outcome.tried and not failed:
         return Check(law.name, law.theorem, law.over, seconds=seconds, passed=None, note=note or "no input in range")
     over = f"{outcome.tried} examples: {law.over}"

@@ -15,9 +15,9 @@ import sympy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bandtheory.ball import exact, precision
 from bandtheory.catalogue import examples
 from bandtheory.divergence import DivergenceError, FDivergence, divergence
-from bandtheory.evidence.ball import exact, precision
 from bandtheory.evidence.bracket import Bracket, Token, ball_generator
 from bandtheory.evidence.certificate import Certificate, Certificates, certify
 from bandtheory.evidence.decision import dual_reach

@@ -11,8 +11,9 @@ import pytest
 import sympy
 from flint import arb
 
+from bandtheory import ball
 from bandtheory.divergence import divergence
-from bandtheory.evidence import ball, convex
+from bandtheory.evidence import convex
 from bandtheory.evidence.compiled_program import compiled
 from bandtheory.evidence.convex import SMALL_RATIO, TOLERANCE, ConvexError, ConvexUnavailable, solve_convex
 from bandtheory.evidence.enclosure import BITS, Enclosure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import unittest
 from collections.abc import Callable
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -24,11 +25,12 @@ from bandtheory.evidence.strategies import (
     radii,
     simplices,
 )
+from bandtheory.evidence.wording import ROWS, WIDTH, python_lines, screen
 
 Pair = tuple[np.ndarray, np.ndarray]
 Bounds = Callable[[np.ndarray, float], Pair]
 
-TRUE_BANDS = ("tv", "(u-1)**2/u")
+TRUE_BANDS = ("tv", "(u-1)**2/u", "renyi:3")
 
 
 def library(name: str) -> Bounds:
@@ -87,6 +89,15 @@ def doubled_radius(logp: np.ndarray, delta: float) -> Pair:
 
 def halved_radius(logp: np.ndarray, delta: float) -> Pair:
     return library("kl")(logp, delta / 2)
+
+
+def radius_not_transformed(logp: np.ndarray, delta: float) -> Pair:
+    """Rényi's δ taken for a radius of the alpha divergence."""
+    return library("alpha:3")(logp, delta)
+
+
+def square_root_of_the_radius(logp: np.ndarray, delta: float) -> Pair:
+    return library("renyi:0.5")(logp, math.sqrt(delta))
 
 
 def bisection_to_1e_6(logp: np.ndarray, delta: float) -> Pair:
@@ -155,9 +166,11 @@ WRONG = [
     (flipped_sign, "tv", {"order", "upper bound"}),
     (missing_clamp, "pearson_chi2", {"order", "saturation"}),
     (unclamped_hellinger, "squared_hellinger", {"saturation", "shape in delta"}),
-    (swapped, "kl", {"order", "upper bound"}),
+    (swapped, "kl", {"order", "upper bound", "certificate"}),
     (p_for_its_complement, "kl", {"lower bound", "shape in p"}),
-    (doubled_radius, "kl", {"limit p -> 1", "small radius", "convex program"}),
+    (doubled_radius, "kl", {"limit p -> 1", "small radius", "convex program", "certificate"}),
+    (radius_not_transformed, "renyi:3", {"upper bound", "saturation", "small radius"}),
+    (square_root_of_the_radius, "renyi:0.5", {"limit p -> 1", "limit p -> 0"}),
     (halved_radius, "kl", {"limit p -> 0"}),
     (bisection_to_1e_6, "kl", {"lower bound"}),
     (one_over_p_below_1e_6, "kl", {"upper bound", "shape in p"}),
@@ -188,9 +201,10 @@ def test_each_of_these_properties_refutes_the_wrong_bounds(bounds: Bounds, spec:
     text = refute(name, spec, bounds)
     assert text
     lines = text.splitlines()
-    assert len(lines) <= 10  # one screen
+    assert len(lines) <= ROWS
+    assert all(len(line) <= WIDTH for line in lines)
     assert lines[0].startswith(("theorem", "every theorem"))
-    assert f"print({bounds.__name__}(np.array([" in lines[-1]
+    assert f"print({bounds.__name__}(" in text
 
 
 def test_a_correct_function_of_ones_own_passes_the_whole_suite() -> None:
@@ -201,13 +215,18 @@ def test_a_correct_function_of_ones_own_passes_the_whole_suite() -> None:
             return lower, np.minimum(np.log1p(move), -logp)
 
     for holds in band_properties("tv", total_variation):
-        if holds.__name__ not in ("small_radius", "lower_bound", "mirror", "saturation"):  # 1 − δ/p cancels near δ = p
+        if holds.name not in (
+            "small radius",
+            "lower bound",
+            "mirror",
+            "saturation",
+            "certificate",
+        ):  # 1 − δ/p cancels near δ = p
             holds()
 
 
 def test_the_counterexample_is_small_and_shows_the_digits_that_differ() -> None:
     # kl with δ doubled, at the plainest inputs: r = 2.5116 has −p log r − (1 − p) log c = −0.3388 + 1.3388 = 1 for p = 1/e
-    call = f"from {__name__} import doubled_radius; print(doubled_radius(np.array([-1.0]), 1.0))"
     assert refute("upper bound", "kl", doubled_radius) == "\n".join(
         [
             "theorem 1: g(p, upper) = δ: the claimed bound is outside the band",
@@ -216,7 +235,10 @@ def test_the_counterexample_is_small_and_shows_the_digits_that_differ() -> None:
             "  expected    log upper = 0.9209227",
             "  got         log upper = 0.9848264",
             "  there       g = 2.0, δ = 1.0",
-            f"  reproduce   import numpy as np; {call}",
+            "  reproduce",
+            "import numpy as np",
+            f"from {__name__} import doubled_radius",
+            "print(doubled_radius(np.array([-1.0]), 1.0))",
         ]
     )
 
@@ -226,21 +248,52 @@ def test_the_library_is_named_in_the_line_that_reproduces_its_bounds() -> None:
     assert line == 'import bandtheory as bt; print(bt.log_bounds(logp=[-1.0], divergence="(u-1)**2/u", delta=0.5))'
 
 
+ROWS_OF_CODE = [
+    divergence("kl"),
+    divergence("renyi:3"),
+    divergence("skew_jensen_shannon:0.7"),
+    FDivergence("typed", "(u - 1)**2/(1 + u/2 + u**2/3 + u**3/4 + sqrt(u)/5) + (u - 1)**2/(1/2 + u/2) + (u - 1)**2"),
+    FDivergence("mine", "abs(u - 1)**k/c", parameters=(("k", Fraction(3, 2)), ("c", Fraction(2)))),
+    FDivergence("distance", "(sqrt(u) - 1)**2", radius="delta**2"),
+]
+
+
+@pytest.mark.parametrize("f", ROWS_OF_CODE, ids=str)
+def test_the_line_that_reproduces_runs_as_it_is(f: FDivergence, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "\n".join(python_lines(subject(f).code([-1.0, -2.5], 0.25)))
+    exec(code, {})
+    printed = capsys.readouterr().out
+    assert printed == f"{log_bounds(logp=[-1.0, -2.5], divergence=f, delta=0.25)}\n"
+    assert all(len(line) <= WIDTH for line in code.splitlines())
+
+
+def test_a_screen_holds_what_is_long() -> None:
+    rows = [("divergence", "u + " * 100), ("at", "p = 0.5 " * 40), ("expected", "1" * 300), ("got", "2" * 300)]
+    text = screen("theorem 1: " + "words " * 60, [*rows, ("policy", "0.1, " * 90)], ('f = "' + "u + " * 99 + '1"', "print(f)"))
+    lines = text.splitlines()
+    assert len(lines) <= ROWS
+    assert max(map(len, lines)) <= WIDTH
+
+
 def test_a_faulty_generator_leaves_one_failing_test() -> None:
     suite = band_properties("(u-1)**2*(u-3)**2")
-    assert [holds.__name__ for holds in suite] == ["generator"]
+    assert [holds.name for holds in suite] == ["generator"]
     with pytest.raises(Counterexample, match=r"not convex near u = 1\.4"):
         suite[0]()
 
 
 def test_a_property_that_does_not_apply_is_skipped_with_its_reason() -> None:
-    (nesting,) = (holds for holds in band_properties("(u-1)**2/u + abs(u-1)/7") if holds.__name__ == "nesting")
+    (nesting,) = (holds for holds in band_properties("(u-1)**2/u + abs(u-1)/7") if holds.name == "nesting")
     with pytest.raises(unittest.SkipTest, match="theorem 11 names no inequality"):
         nesting()
 
 
 def test_pytest_shows_each_property_by_its_name() -> None:
-    assert [holds.__name__ for holds in band_properties("kl")][:4] == ["generator", "order", "upper_bound", "lower_bound"]
+    names = [holds.__name__ for holds in band_properties("kl")]
+    assert names[:4] == ["kl-generator", "kl-order", "kl-upper_bound", "kl-lower_bound"]
+    assert band_properties("vajda:3")[2].__name__ == "vajda:3-upper_bound"
+    assert band_properties("(u - 1)**2 / u")[2].__name__ == "(u-1)**2/u-upper_bound"
+    assert len(set(names)) == len(names)
 
 
 def test_the_definition_reproduces_closed_forms() -> None:
@@ -252,6 +305,26 @@ def test_the_definition_reproduces_closed_forms() -> None:
         assert abs(truth.bound(logp, 0.0625, "lower") - mpmath.log(1 - mpmath.mpf("0.0625") / p)) < 1e-24
     assert truth.bound(logp, 0.5, "lower") == -mpmath.inf
     assert truth.bound(logp, 2.0, "upper") == -logp
+
+
+@pytest.mark.parametrize("alpha", [0.5, 3.0])
+def test_the_definition_transforms_a_radius(alpha: float) -> None:
+    truth, plain = definition(divergence(f"renyi:{alpha}")), definition(divergence(f"alpha:{alpha}"))
+    with mpmath.workdps(40):
+        radius = mpmath.expm1((alpha - 1) * mpmath.mpf("0.25")) / (mpmath.mpf(alpha) * (alpha - 1))
+        assert abs(truth.radius(0.25) - radius) < 1e-30
+        for side in ("upper", "lower"):
+            assert abs(truth.bound(-1.5, 0.25, side) - plain.bound(-1.5, radius, side)) < 1e-24
+            level = truth.level(-1.5, side)
+            assert abs(truth.radius(level) / plain.level(-1.5, side) - 1) < 1e-18
+
+
+def test_the_definition_decides_where_sixty_digits_would_not() -> None:
+    truth = definition(divergence("pearson_chi2"))
+    with mpmath.workdps(400):
+        bound = mpmath.log1p(mpmath.sqrt(mpmath.mpf(1e-12) * -mpmath.expm1(-1e-300) / mpmath.exp(-1e-300)))
+        assert truth.holds(-1e-300, -bound * (1 - mpmath.mpf(10) ** -90), 1e-12)
+        assert not truth.holds(-1e-300, -bound * (1 + mpmath.mpf(10) ** -90), 1e-12)
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,7 @@ from flint import arb, ctx
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandtheory.catalogue import examples
-from bandtheory.divergence import FDivergence, divergence
-from bandtheory.evidence.ball import (
+from bandtheory.ball import (
     BallError,
     ball_function,
     exact,
@@ -26,6 +24,8 @@ from bandtheory.evidence.ball import (
     precision,
     slope,
 )
+from bandtheory.catalogue import examples
+from bandtheory.divergence import FDivergence, divergence
 from bandtheory.expressions import parse, symbol
 
 U = symbol()
