@@ -76,11 +76,9 @@ class ClosedForm:
     def _root(self, a: Array, b: Array, k: Array, discriminant: Array, sign: int) -> Array:
         """`(−b + sign·√discriminant)/(2a)`, as `2k/(−b − sign·√discriminant)` where the numerator would cancel."""
         xp = self.xp
-        root = xp.sqrt(xp.clip(discriminant, 0.0, None))
-        direct = sign * b <= 0
-        numerator = xp.where(direct, -b + sign * root, 2 * k)
-        denominator = xp.where(direct, 2 * a, -b - sign * root)
-        return numerator / denominator
+        b = b + 0.0  # no −0.0
+        half = -(b + xp.copysign(xp.sqrt(xp.clip(discriminant, 0.0, None)), b)) / 2
+        return xp.where(b < 0 if sign > 0 else b >= 0, half / a, k / half)
 
 
 def _log_monomial(monomial: Sequence[float], prob: Probability) -> Array:

@@ -63,9 +63,9 @@ class Engine:
         self.zero_is_regular = isinstance(form, PowerForm) and form.offset != 0
 
     def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats) -> tuple[Floats, Floats, Account]:
-        """Lower and upper log-ratios of tokens, shape (N,), and what was done about rounding; `delta` broadcasts to (N,)."""
+        """Lower and upper log-ratios of N tokens, and what was done about rounding; `delta` is of shape (N,) or (1,)."""
         lower, upper, account = np.empty_like(log_p), np.empty_like(log_p), Account()
-        radius = Radius(*(np.broadcast_to(field, log_p.shape) for field in f_radius(self.divergence, delta)))
+        radius = f_radius(self.divergence, delta)
         starts = self._starts(log_p, radius)
         for begin in range(0, log_p.size, BLOCK):
             block = slice(begin, begin + BLOCK)
@@ -91,40 +91,34 @@ class Engine:
         self, prob: Probability, radius: Radius, start: StartTable | None, given: Given, account: Account, lower: bool
     ) -> Floats:
         """`log r` of the upper bound of prob, or its `log c`, which is the lower bound of the token that prob mirrors."""
-        regular = np.isfinite(prob.log_p) & np.isfinite(prob.log_not_p)
-        if not self.zero_is_regular:
-            regular &= radius.given > 0
         nearer = np.minimum(prob.log_p, prob.log_not_p)
-        closed = regular & (nearer > -REACH) if self.closed else np.zeros_like(regular)
-        if self.closed and closed.all():
+        positive = self.zero_is_regular or radius.given.min(initial=np.inf) > 0
+        if self.closed and positive and nearer.min(initial=0.0) > -REACH:
             value, error = self._closed(self.closed, prob, radius, lower)
-        else:
-            value, error = np.full_like(prob.log_p, np.nan), np.zeros_like(prob.log_p)
-            if self.closed and closed.any():
-                value[closed], error[closed] = self._closed(self.closed, prob.where(closed), radius.where(closed), lower)
-            rooted = regular & ~closed
-            if rooted.any():
-                part, keep = _take(prob, rooted)
-                value[keep], error[keep] = self._root(part, radius.log[keep], start, lower)
-        self._refine(value, error, regular, nearer, radius.given, given, account, lower)
+            self._refine(value, error, nearer, radius.given, given, account, lower)
+            return value
+        regular = np.isfinite(nearer) & np.isfinite(np.maximum(prob.log_p, prob.log_not_p))
+        if not positive:
+            regular &= radius.given > 0
+        closed = regular & (nearer > -REACH) if self.closed else np.zeros_like(regular)
+        value, error = np.full_like(prob.log_p, np.nan), np.zeros_like(prob.log_p)
+        if self.closed and closed.any():
+            value[closed], error[closed] = self._closed(self.closed, prob.where(closed), radius.where(closed), lower)
+        rooted = regular & ~closed
+        if rooted.any():
+            part, keep = _take(prob, rooted)
+            value[keep], error[keep] = self._root(part, radius.spread(rooted.size).log[keep], start, lower)
         edge = ~regular
         if edge.any():
-            value[edge] = self._edge(prob.where(edge), radius.where(edge), lower)
+            value[edge] = self._edge(prob.where(edge), radius.spread(edge.size).where(edge), lower)
+        self._refine(value, error, nearer, radius.given, given, account, lower)
         return value
 
     def _refine(
-        self,
-        value: Floats,
-        error: Any,
-        regular: NDArray[np.bool_],
-        nearer: Floats,
-        delta: Floats,
-        given: Given,
-        account: Account,
-        lower: bool,
+        self, value: Floats, error: Any, nearer: Floats, delta: Floats, given: Given, account: Account, lower: bool
     ) -> None:
         """Solve the doubtful tokens again in high precision, in place, and enter the errors of the others in the account."""
-        unknown = regular & np.isnan(value)
+        unknown = np.isnan(value)
         if np.ndim(error) == 0 and error <= DOUBT and not unknown.any():
             account.error = max(account.error, float(error))
             return
@@ -132,7 +126,7 @@ class Engine:
         beyond = nearer < -PRECISE_REACH
         if self.reduction.evaluator.everywhere:
             error[beyond] = 0.0  # the estimate takes |log p| for a rounding error, of which the ratio of two such is free
-        doubtful = np.flatnonzero(~(error <= DOUBT) & ~beyond)
+        doubtful, delta = np.flatnonzero(~(error <= DOUBT) & ~beyond), np.broadcast_to(delta, value.shape)
         # the doubts about an accurate evaluation are few tokens near saturation; those about another may be all tokens
         limit = doubtful.size if self.reduction.evaluator.everywhere else account.left
         for i in doubtful[np.argsort(-error[doubtful], kind="stable")][:limit]:
@@ -147,7 +141,11 @@ class Engine:
         if not lower:
             return form.log_ratio(prob, radius), CLOSED_FORM_ERROR
         log_c, margin = form.log_complement(prob, radius)
-        return log_c, CLOSED_FORM_ERROR / np.abs(margin) if self.saturates else CLOSED_FORM_ERROR
+        if not self.saturates:
+            return log_c, CLOSED_FORM_ERROR
+        size = np.abs(margin)
+        worst = CLOSED_FORM_ERROR / size.min()
+        return log_c, worst if worst <= DOUBT else CLOSED_FORM_ERROR / size
 
     def _root(self, prob: Probability, log_radius: Floats, start: StartTable | None, lower: bool) -> tuple[Floats, Floats]:
         """The bound, and its estimated relative error (infinite where even saturation is undecided)."""

@@ -24,8 +24,12 @@ class Radius(NamedTuple):
     log: Array
 
     def where(self, mask: Any) -> Radius:
-        """The masked entries."""
-        return Radius(*(field[mask] for field in self))
+        """The masked entries; a single radius, which is that of all tokens, stays single."""
+        return self if self.given.size == 1 else Radius(*(field[mask] for field in self))
+
+    def spread(self, size: int) -> Radius:
+        """One entry for each of so many tokens."""
+        return Radius(*(np.broadcast_to(field, (size,)) for field in self))
 
 
 def f_radius(divergence: FDivergence, delta: NDArray[np.float64]) -> Radius:

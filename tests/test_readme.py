@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text()
 PYTHON = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 COMMANDS = re.findall(r"^\$ (.+)$", README, re.MULTILINE)
 
@@ -39,6 +40,7 @@ def test_python_example(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("command", COMMANDS)
 def test_command(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
     words = shlex.split(command)
     if words[0] == "bandtheory":
         from bandtheory.cli import main

@@ -29,9 +29,12 @@ def log_uniform(low: float, high: float) -> SearchStrategy[float]:
 
 
 def log_probabilities(low: float = LOWEST, high: float = HIGHEST) -> SearchStrategy[float]:
-    """`log p` in [low, high] nats: tokens of everyday probability, improbable ones, and those within 1e-300 of certainty."""
+    """`log p` in [low, high] nats: tokens of everyday probability, improbable ones, those within 1e-300 of certainty.
+
+    And those around ½, which is its own mirror image: formulas for small p and for small 1 − p meet there.
+    """
     near, far = -high, -low
-    pieces = [(max(near, 0.01), min(far, 10.0)), (max(near, 1.0), far), (near, far)]
+    pieces = [(max(near, 0.01), min(far, 10.0)), (max(near, 1.0), far), (near, far), (max(near, 0.67), min(far, 0.72))]
     return st.one_of([log_uniform(a, b).map(lambda x: -x) for a, b in pieces if a < b])
 
 
