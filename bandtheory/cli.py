@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from bandtheory._version import __version__
-from bandtheory.terminal import UsageError, console, discard_output, error_line, print_json, progress, read_arguments
+from bandtheory.terminal import UsageError, console, exit_status, print_json, progress, read_arguments
 from bandtheory.verify_command import VerifyCommand
 
 if TYPE_CHECKING:
@@ -30,9 +30,6 @@ DIVERGENCE is a catalogue name (see `bandtheory list`) or a convex generator in 
 RULE is none, clip[:low,high], clip_higher, dcpo[:low,high], band:DIVERGENCE:delta[:cap] or relaxed:DIVERGENCE:delta[:cap].
 
 Exit status: 0 done, 1 a check failed, 2 wrong usage."""
-
-INTERRUPTED = 130
-BROKEN_PIPE = 141  # as a shell reports a program that the signal ended
 
 DEFAULT_RULES = ("clip", "clip_higher", "dcpo", "band:kl:0.05:10")
 DEFAULT_PROBABILITIES = (1e-6, 1e-5, 1e-4, 1e-3, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999)
@@ -222,26 +219,14 @@ COMMANDS: dict[str, type[Any]] = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status; an error is one line on standard error."""
     given = sys.argv[1:] if arguments is None else list(arguments)
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # the mathematics is in unicode, which not every terminal can show
-    try:
+
+    def command() -> int:
         if given == ["--version"]:
             print(f"{PROGRAM} {__version__}")
-            status = 0
-        else:
-            status = int(read_arguments(PROGRAM, DESCRIPTION, COMMANDS, given).run())
-        sys.stdout.flush()
-        return status
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        discard_output()
-        return BROKEN_PIPE
-    except (ValueError, OSError, ImportError) as error:  # every error of the library is a ValueError that says what is accepted
-        print(error_line(PROGRAM, error), file=sys.stderr)
-        return 2
+            return 0
+        return int(read_arguments(PROGRAM, DESCRIPTION, COMMANDS, given).run())
+
+    return exit_status(PROGRAM, command)
 
 
 def _print(*parts: RenderableType) -> None:

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 WIDTH_IN_A_LOG = 160  # columns of a table where no terminal sets them
 SECONDS_BETWEEN_LINES = 2.0  # of progress in a log; work that is faster says nothing
+INTERRUPTED = 130
+BROKEN_PIPE = 141  # as a shell reports a program that the signal ended
 _MOST_CHARACTERS = 600  # of an error line, as a value that is quoted in it may have a million
 _MINUS_EXPRESSION = re.compile(r"-(?!-)(?!h$)(?!inf$)(?!\.?\d)")
 
@@ -154,7 +156,27 @@ def progress(what: str) -> Iterator[Progress]:
         yield draw
 
 
-def discard_output() -> None:
+def exit_status(program: str, command: Callable[[], int]) -> int:
+    """Run a command; an interrupt, a closed pipe or an error becomes a status, the error one line on standard error."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")  # the mathematics is in unicode, which not every terminal can show
+    try:
+        status = command()
+        sys.stdout.flush()
+        return status
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    except (ValueError, OSError, ImportError) as error:  # every error of the library is a ValueError that says what is accepted
+        print(error_line(program, error), file=sys.stderr)
+        return 2
+
+
+def _discard_output() -> None:
     """After a broken pipe: let Python's last flush of standard output go nowhere instead of failing again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)

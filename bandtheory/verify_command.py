@@ -87,7 +87,8 @@ class VerifyCommand:
 
     def _reports(self, targets: Sequence[Target]) -> list[VerificationReport]:
         """The reports, each printed as soon as it is done and those before it are."""
-        from bandtheory.evidence.batch import cores, verify_several
+        from bandtheory.evidence.batch import verify_several
+        from bandtheory.processor import usable_cores
 
         records = self._records(targets)
         reports: list[VerificationReport] = []
@@ -96,7 +97,7 @@ class VerifyCommand:
             targets,
             effort=self.effort,
             seed=self.seed,
-            workers=self.workers or cores(),
+            workers=self.workers or usable_cores(),
             records=records,
             progress=meter.show,
         )

@@ -12,6 +12,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from bandtheory.processor import usable_cores
+
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 """Environment variables that numerical libraries read, once, when they are loaded."""
 
@@ -31,13 +33,6 @@ def describe(module: str, arguments: Sequence[str], packages: Sequence[str] = PA
         },
         "versions": {"python": platform.python_version()} | {name: version(name) for name in packages},
     }
-
-
-def usable_cores() -> int:
-    """Cores this process may run on, which a container can hold below those of the machine."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def processor() -> str:

@@ -24,8 +24,9 @@ from unittest import mock
 import tyro
 from rich.console import Console
 
+from bandtheory.processor import usable_cores
 from benchmarks import parallel
-from benchmarks.environment import describe, json_bytes, one_thread_each, usable_cores, write_together
+from benchmarks.environment import describe, json_bytes, one_thread_each, write_together
 
 PACKAGES = ("bandtheory", "numpy", "scipy", "sympy", "mpmath", "cvxpy", "clarabel", "scs", "hypothesis")
 CHUNK = 6  # faults of one divergence that a process tries in a row, so that it is derived once
@@ -55,14 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Plant, count, write and print."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     settings = tyro.cli(Settings, prog="python -m benchmarks.mutation", args=given)
-    try:
-        return measure(settings, given)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except parallel.JobError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return parallel.exit_status(lambda: measure(settings, given))
 
 
 def measure(settings: Settings, arguments: Sequence[str]) -> int:

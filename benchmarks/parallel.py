@@ -6,6 +6,7 @@ import contextlib
 import multiprocessing
 import queue
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -22,6 +23,18 @@ _messages: Any = None  # in a worker process: the queue to the process that star
 
 class JobError(RuntimeError):
     """A job raised an exception, or its process died; the message names the job."""
+
+
+def exit_status(command: Callable[[], int]) -> int:
+    """The status of a command: 2 where it was given something wrong, 1 where a job of it broke off; the error is one line."""
+    try:
+        return command()
+    except (ValueError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except JobError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
 
 
 class Display(Protocol):

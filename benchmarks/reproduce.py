@@ -18,8 +18,9 @@ from typing import Any, Literal
 import tyro
 from rich.console import Console
 
+from bandtheory.processor import usable_cores
 from benchmarks import parallel
-from benchmarks.environment import describe, json_bytes, one_thread_each, usable_cores, write_together
+from benchmarks.environment import describe, json_bytes, one_thread_each, write_together
 from benchmarks.experiments import Outcome, audit_example, compare_rules, verify_divergence
 from benchmarks.report_html import page
 from benchmarks.verdict import claims, verdict, verified
@@ -55,19 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run everything and return the exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     settings = tyro.cli(Settings, prog="python -m benchmarks.reproduce", args=given)
-    try:
-        _check(settings)
-        return reproduce(settings, given)
-    except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except parallel.JobError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    return parallel.exit_status(lambda: reproduce(settings, given))
 
 
 def reproduce(settings: Settings, arguments: Sequence[str]) -> int:
     """Run everything, write the report, say where it is and what came out."""
+    _check(settings)
     started = time.perf_counter()
     one_thread_each()
     workers = min(settings.workers, usable_cores())

@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from bandtheory.terminal import UsageError, console, discard_output, error_line, in_one_line, print_json, progress
+from bandtheory.terminal import UsageError, console, exit_status, in_one_line, print_json, progress
 from proofs.statement import Result, Status
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 PROGRAM = "python -m proofs"
-INTERRUPTED, BROKEN_PIPE = 130, 141
 MAX_WORKERS = 64
 _COLOURS = {Status.PROVED: "green", Status.REFUTED: "bold red", Status.OPEN: "bold yellow"}
 
@@ -137,22 +136,7 @@ def block(result: Result) -> Text:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status; an error is one line on standard error."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal can show the mathematics
-    try:
-        status = run(read(sys.argv[1:] if arguments is None else arguments))
-        sys.stdout.flush()
-        return status
-    except SystemExit as stop:
-        return int(stop.code or 0)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        discard_output()
-        return BROKEN_PIPE
-    except (ValueError, OSError, ImportError) as error:
-        print(error_line(PROGRAM, error), file=sys.stderr)
-        return 2
+    return exit_status(PROGRAM, lambda: run(read(sys.argv[1:] if arguments is None else arguments)))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ The processes are started afresh (`spawn`), so a program that asks for more than
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -22,11 +21,6 @@ from bandtheory.evidence.verification import GENERATOR, Check, VerificationRepor
 from bandtheory.evidence.workers import Event, Job, here, in_processes
 
 Progress = Callable[[int, int, str], None]
-
-
-def cores() -> int:
-    """The processor cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def verify_several(
