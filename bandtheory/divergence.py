@@ -155,10 +155,14 @@ def expanded_size(expression: sympy.Expr) -> int:
 
 
 def tame(expression: sympy.Expr) -> bool:
-    """Whether sympy may factor and cancel it: neither high powers or fine roots nor numbers of many digits."""
+    """Whether sympy may factor and cancel it: neither high powers or fine roots nor numbers of many digits.
+
+    `exp(12.3*u)` is the power 123 of `exp(u/10)`, to sympy.
+    """
     import sympy
 
     exponents = [power.exp for power in expression.atoms(sympy.Pow) if power.exp.is_Rational]
+    exponents += [number for power in expression.atoms(sympy.exp) for number in power.atoms(sympy.Rational)]
     numbers = expression.atoms(sympy.Rational)
     return all(max(abs(e.p), e.q) <= 12 for e in exponents) and all(max(abs(n.p), n.q) < 10**12 for n in numbers)
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _DIGITS = 60
 _DEGREE = 18
 MAX_WILD_TERMS = 20  # of an expression with high powers or long numbers that is expanded
+_DIFFERENCES = (None, "of powers from 1", "of powers from integer powers")  # written with expm1
 _SWITCH_POINTS = (0.7, 0.5, 0.35, 0.25, 0.15, 0.08, 0.03, 0.01, 0.0)
 
 
@@ -187,7 +188,7 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
         ]
     best: HalfGenerator | None = None
     for candidate, differences in itertools.product(
-        _rewritings(expression * u**growth), (False, True)[: 1 + _is_small(expression)]
+        _rewritings(expression * u**growth), _DIFFERENCES if _is_small(expression) else _DIFFERENCES[:1]
     ):
         value, slope = _in_log_space(candidate, differences)
         errors = _relative_errors(value, slope, reference_scaled)
@@ -250,10 +251,11 @@ def _absorb_power(expression: sympy.Expr) -> sympy.Expr:
     return expression.replace(lambda e: isinstance(e, sympy.Mul) and any(isinstance(a, kinks) for a in e.args), absorb)
 
 
-def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr, sympy.Expr]:
+def _in_log_space(expression: sympy.Expr, differences: str | None) -> tuple[sympy.Expr, sympy.Expr]:
     """An expression in u and its derivative in x = log u, written in x, U = eˣ and T = eˣ − 1.
 
-    With `differences`, powers `U^k` become `1 + expm1(k x)`, so that constants cancel symbolically.
+    With `differences`, powers `U^k` become `1 + expm1(k x)`, or with the integer n nearest to k `U^n (1 + expm1((k − n) x))`,
+    so that what cancels does so symbolically: constants, or u against u^0.999999.
     """
     import sympy
     from sympy.codegen.cfunctions import expm1, log1p
@@ -278,7 +280,17 @@ def _in_log_space(expression: sympy.Expr, differences: bool) -> tuple[sympy.Expr
         e = e.xreplace({1 + T: U, 2 + T: 1 + U})
         if not differences:
             return e
-        return _expand(e.replace(lambda n: n.is_Pow and n.base == U, lambda n: 1 + expm1(n.exp * x)))
+        nearest = differences == _DIFFERENCES[2]
+
+        def shifted(power: sympy.Expr) -> sympy.Expr:
+            whole = sympy.floor(power.exp + sympy.Rational(1, 2)) if nearest else sympy.Integer(0)
+            return U**whole * (1 + expm1((power.exp - whole) * x))
+
+        expanded = _expand(e.replace(lambda n: n.is_Pow and n.base == U, shifted))
+        if not nearest:
+            return expanded
+        differences_, rest = expanded.as_independent(expm1, as_Add=True)[::-1]
+        return differences_ + _expand(rest.subs(U, 1 + T))
 
     value = rewrite(expression)
     slope = sympy.diff(value, x) + _expand(U * (sympy.diff(value, U) + sympy.diff(value, T)))

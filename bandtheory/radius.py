@@ -47,11 +47,12 @@ def f_radius(divergence: FDivergence, delta: NDArray[np.float64]) -> Radius:
 
 @functools.lru_cache(maxsize=64)
 def _array_code(divergence: FDivergence) -> Callable[..., NDArray[np.float64]]:
-    """`f_radius` over numpy arrays, its differences `exp(x) − 1` taken without cancellation."""
-    from sympy.codegen.rewriting import expm1_opt, optimize
+    """`f_radius` over numpy arrays, with `1 + expm1(x)` for `exp(x)`: constants cancel here, exactly, and not there."""
+    import sympy
+    from sympy.codegen.cfunctions import expm1
 
-    code = optimize(divergence.f_radius.factor(), [expm1_opt])
-    return lambdify(np, (expressions.radius_symbol(),), code)
+    shifted = sympy.expand(divergence.f_radius.replace(sympy.exp, lambda x: 1 + expm1(x)))
+    return lambdify(np, (expressions.radius_symbol(),), shifted)
 
 
 def _log_radius(divergence: FDivergence, delta: float) -> float:

@@ -197,10 +197,11 @@ def _of(bracket: Bracket) -> list[Statement]:
     return [
         Statement(
             f"{name} strictly convex",
-            "∀ u > 0: f''(u) > 0; hence ∂g/∂r > 0 for r > 1, and each bound is the only solution of g = δ on its side",
+            "∀ u > 0: f''(u) > 0; hence ∂g/∂r > 0 for r > 1 and, where δ > 0 and it does not saturate (theorem 6), each "
+            "bound is the only solution of g = δ on its side",
             rf"{_texttt(name)}: $f''(u) > 0$ for all $u > 0$.",
             Method.DECISION,
-            ("z3 (nonlinear real arithmetic)", "theorem 2"),
+            ("z3 (nonlinear real arithmetic)", "theorem 2", "theorem 6"),
             partial(prove_strictly_convex, name),
         ),
         Statement(

@@ -225,7 +225,7 @@ def _rows() -> tuple[_Row, ...]:
             r"\mathrm{TV} \le \sqrt{H^2(1 - H^2/4)}",
             _PAIR,
             decided,
-            _Z3,
+            (*_Z3, "√(δ(1 − δ/4)) increases for 0 ≤ δ ≤ 2, and H² ≤ 2"),
             partial(hellinger_above_tv, sympy.Rational(1, 4)),
         ),
         (
@@ -270,7 +270,15 @@ def _rows() -> tuple[_Row, ...]:
 def statements() -> list[Statement]:
     """Theorem 11, then the statements over boxes."""
     inequalities = [
-        Statement(f"theorem 11: {name}", f"{text} ({scope})", f"${latex}$ ({scope}).", method, rests_on, prove)
+        Statement(
+            f"theorem 11: {name}",
+            f"{text} ({scope})",
+            f"${latex}$ ({scope}).",
+            method,
+            # the steps prove the inequality; from there to the bands these lead
+            (*rests_on, "theorem 11: nesting", *(("theorem 1",) if scope == _PAIR else ())),
+            prove,
+        )
         for name, text, latex, scope, method, rests_on, prove in _rows()
     ]
     return inequalities + band_brackets.statements()

@@ -162,6 +162,8 @@ def small_radius(squared: Any = None) -> Statement:
             "f convex, twice differentiable at 1 with f''(1) > 0",
             "Taylor's formula with remainder x² ω/2, ω → 0 as x → 0",
             "f(1) = 0",
+            "r → 1 as δ → 0, as g(p, ·) has its only zero at 1",
+            "the bound is not saturated for small δ (theorem 6), so g(p, r) = δ",
         ),
         prove=in_steps(
             identity("g_r(p, 1) = 0", sympy.diff(divergence(p, r), r).subs(r, 1)),

@@ -10,7 +10,7 @@ from typing import Any
 
 import sympy
 
-from proofs.notation import ATTAINED, Z3, complement, delta, divergence, f, p, r
+from proofs.notation import ATTAINED, Z3, delta, f, x
 from proofs.statement import Method, Statement
 from proofs.steps import Tangent, Term, combination, identity, implication, in_steps
 
@@ -45,35 +45,59 @@ def nesting(side: str, turned: bool = False) -> Statement:
 
 
 def by_total_variation(factor: Any = 1) -> Statement:
-    """`D_f ≤ (f(0) + f'(∞)) TV` for every f; `factor` multiplies the right side."""
-    steepest = sympy.Symbol("f'(∞)", real=True)
-    common = complement(p, r)
+    """`D_f ≤ (f(0) + f'(∞)) TV` for every f and any number of tokens; `factor` multiplies the right side."""
+    n = sympy.Symbol("n", integer=True, positive=True)
+    i = sympy.Symbol("i", integer=True, positive=True)
+    P, u, up, down = (sympy.IndexedBase(letter) for letter in ("P", "u", "up", "down"))
+    tokens = (i, 1, n)
+    steepest, variation = sympy.symbols("f'(∞) TV", real=True)
     normal = {f(ONE): ZERO}
-    bound = factor * (f(ZERO) + steepest)
-
-    def one_side(what: str, up: Any, weight_up: Any, down: Any, weight_down: Any) -> Any:
-        """`up > 1 > down`."""
-        chord = [Term((weight_down, 1 - down), Tangent(ZERO, down)), Term((weight_down, down), Tangent(ONE, down))]
-        steep = steepest * (up - 1) - f(up)
-        claim = bound * weight_up * (up - 1) - divergence(p, r)
-        return combination(
-            what, claim, [*chord, Term((weight_up, steep))], [weight_up, weight_down, down, 1 - down, steep], normal
-        )
+    moved = {u[i]: 1 + up[i] - down[i]}
+    total = {sympy.Sum(P[i] * u[i], tokens): ONE, sympy.Sum(P[i], tokens): ONE}
+    sums = {sympy.Sum(P[i] * up[i], tokens): variation, sympy.Sum(P[i] * down[i], tokens): variation}
+    below, above = f(ZERO) * (1 - x) - f(x), steepest * (x - 1) - f(x)
+    slack = f(ZERO) * down[i] + steepest * up[i] - f(u[i])
 
     return Statement(
         name="theorem 11: D_f ≤ (f(0) + f'(∞)) TV",
-        statement="∀ f:  D_f ≤ (f(0) + f'(∞)) TV;  TV = p|r − 1|",
-        latex=r"$D_f\le(f(0)+f'(\infty))\,\mathrm{TV}$ for every $f$.",
+        statement="∀ f, any number of tokens:  D_f ≤ (f(0) + f'(∞)) TV;  TV = Σ P (u − 1)⁺ = Σ P (1 − u)⁺",
+        latex=r"$D_f\le(f(0)+f'(\infty))\,\mathrm{TV}$ for every $f$ and any number of tokens.",
         method=Method.SYMBOLIC,
-        rests_on=("f convex, f(1) = 0", "f(u) ≤ (u − 1) f'(∞) for u ≥ 1 (theorem 7: limit of g for p → 1, with r = 1)"),
+        rests_on=(
+            "f convex, f(1) = 0",
+            "f(u) ≤ (u − 1) f'(∞) for u ≥ 1 (theorem 7: limit of g for p → 1, with r = 1)",
+            "u − 1 = up − down with up = (u − 1)⁺, down = (1 − u)⁺, one of which is 0",
+            "linearity of finite sums",
+        ),
         prove=in_steps(
-            one_side("for r > 1 > c", r, p, common, 1 - p),
-            one_side("for r < 1 < c", common, 1 - p, r, p),
-            identity("TV from either side", p * (r - 1), (1 - p) * (1 - common)),
+            combination(
+                "f(u) ≤ f(0)(1 − u) for u ≤ 1",
+                below,
+                [Term((1 - x,), Tangent(ZERO, x)), Term((x,), Tangent(ONE, x))],
+                [x, 1 - x],
+                normal,
+            ),
+            identity("the slack f(0) down + f'(∞) up − f(u) for u ≤ 1", _slack_at(slack, u[i], up[i], down[i], 1 - x), below),
+            identity("and for u ≥ 1", _slack_at(slack, u[i], up[i], down[i], 1 - x, above=True), above),
+            identity("Σ P up = Σ P down", sympy.Sum(P[i] * (u[i] - 1), tokens), 0, total),
+            identity("as u − 1 = up − down", (u[i] - 1).subs(moved), up[i] - down[i]),
+            combination(
+                "(f(0) + f'(∞)) TV − D_f is a sum of slacks",
+                factor * (f(ZERO) + steepest) * variation - sympy.Sum(P[i] * f(u[i]), tokens),
+                [Term((P[i], slack), over=tokens)],
+                [P[i], slack],
+                sums,
+            ),
         ),
         derivation=r"Chords from $0$ to $1$ and from $1$ on: $f(u)\le(1-u)f(0)$ for $u\le1$, $f(u)\le(u-1)f'(\infty)$ for "
         r"$u\ge1$; and $\sum P_i(u_i-1)^+=\sum P_i(1-u_i)^+=\mathrm{TV}$.",
     )
+
+
+def _slack_at(slack: Any, ratio: Any, up: Any, down: Any, fall: Any, above: bool = False) -> Any:
+    """The slack of one token that falls by `fall` (or, `above`, rises by `−fall`): the other of its two moves is 0."""
+    moves = {up: -fall, down: ZERO} if above else {up: ZERO, down: fall}
+    return slack.subs({ratio: 1 - fall, **moves}, simultaneous=True)
 
 
 def kl_and_chi_square(shift: Any = 1) -> Statement:
@@ -96,7 +120,7 @@ def kl_and_chi_square(shift: Any = 1) -> Statement:
         statement="∀ n: KL(Q‖P) ≤ log(1 + χ²), χ² = Σ(q − p)²/p, so Band_pearson_chi2(δ) ⊆ Band_reverse_kl(log(1 + δ))",
         latex=r"$\mathrm{KL}(Q\,\|\,P)\le\log(1+\chi^2)$ with $\chi^2=\sum(q-p)^2/p$, for any number of tokens.",
         method=Method.SYMBOLIC,
-        rests_on=("log concave: log u ≤ log m + (u − m)/m", "linearity of finite sums"),
+        rests_on=("log concave: log u ≤ log m + (u − m)/m", "linearity of finite sums", "theorem 11: nesting"),
         prove=in_steps(
             identity("Σ P u² = 1 + χ²", sympy.Sum(P[i] * (u[i] - 1) ** 2, tokens), chi, sums),
             combination(

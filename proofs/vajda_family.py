@@ -37,7 +37,10 @@ class Claim:
         """Constraint with equality, side of 1, and clamping at the level of theorem 6, for both bounds."""
         for side, claim, sign, end in (("upper", self.upper, 1, 1 / p), ("lower", self.lower, -1, sympy.Integer(0))):
             clamp = sympy.Min if sign > 0 else sympy.Max
-            form = next((a for a in claim.args if a != end), None) if isinstance(claim, clamp) and end in claim.args else None
+            forms = [a for a in claim.args if a != end]
+            # one form and the end, and nothing else: a third argument could be the one that counts
+            clamped = isinstance(claim, clamp) and len(claim.args) == 2 and len(forms) == 1
+            form = forms[0] if clamped else None
             if form is None:
                 return self._unclamped(side, claim, end)
             distance = sympy.expand(sign * (form - 1))

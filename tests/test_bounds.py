@@ -64,12 +64,12 @@ MPMATH: dict[str, Callable[[mpmath.mpf], mpmath.mpf]] = {
     "jeffreys": lambda u: (u - 1) * mpmath.log(u),
     "symmetric_chi2": lambda u: (u - 1) ** 2 + (u - 1) ** 2 / u,
     **{f"vajda:{k}": lambda u, k=k: abs(u - 1) ** mpmath.mpf(k) for k in ("1", "1.001", "1.5", "3", "60")},
-    **{f"alpha:{a}": _alpha(a) for a in ("-60", "-1", "-0.5", "0.000001", "0.37", "0.5", "0.999", "2", "3", "60")},
+    **{f"alpha:{a}": _alpha(a) for a in ("-60", "-1", "-0.5", "0.000001", "0.37", "0.5", "0.999", "1.000001", "2", "3", "60")},
     **{f"hockey_stick:{g}": lambda u, g=g: max(u - mpmath.mpf(g), mpmath.mpf(0)) for g in ("1", "1.2", "2", "1000000")},
     **{f"skew_jensen_shannon:{w}": _skew(w) for w in ("0.0001", "0.1", "0.5", "0.7", "0.999")},
 }
 # Rényi's orders; D is not Σ p f(q/p), but judged by its own formula all the same
-RENYI = {f"renyi:{a}": a for a in ("0.001", "0.5", "0.9", "1.001", "2", "3", "60")}
+RENYI = {f"renyi:{a}": a for a in ("1e-9", "0.001", "0.1234", "0.5", "0.9", "1.001", "2", "2.71828", "3", "59.999")}
 
 
 def _reference_rows() -> dict[str, list[dict[str, str]]]:
@@ -281,7 +281,16 @@ def test_any_radius_is_accepted_at_certainty(delta: float, expected: float) -> N
     assert float(lower) == pytest.approx(expected, rel=1e-10, abs=1e-320)
 
 
-@pytest.mark.parametrize("expression", ["abs(u-1)**1.0000001", "(u+1)**16 - 2**16 - 16*2**15*(u-1)", "(1 - u**1e-10)*1e10"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "abs(u-1)**1.0000001",
+        "(u+1)**16 - 2**16 - 16*2**15*(u-1)",
+        "(1 - u**1e-10)*1e10",
+        "u*log(u) + exp(-123.456*u) - exp(-123.456)",  # to sympy the power 15432 of exp(u/125)
+        "(u-1)**2 + exp(-(u-1.2345)**2/10) - exp(-(1-1.2345)**2/10)",
+    ],
+)
 def test_awkward_numbers_do_not_hang(expression: str) -> None:
     lower, upper = bt.bounds(0.5, divergence=expression, delta=0.05)
     assert lower < 1 < upper

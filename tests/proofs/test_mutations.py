@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 import sympy
 
 from bandtheory.derivation import Limits, derive
-from proofs import closed_forms, inequalities
+from proofs import closed_forms, inequalities, vajda_family
 from proofs import theorem_01_reduction as one
 from proofs import theorem_02_shape_in_ratio as two
 from proofs import theorem_03_shape_in_probability as three
@@ -34,6 +35,22 @@ u_a, lam, nu = one.own, one.scale, one.shift
 ONE, HALF = sympy.Integer(1), sympy.Rational(1, 2)
 difference = slope(r) - slope(c)
 g = divergence(p, r)
+
+_radius, _r, _q = (sympy.Symbol(letter, positive=True) for letter in ("delta", "r", "q"))  # those of `derive`
+_W = next(a for a in vajda_family.UPPER.args if a != 1 / vajda_family.p) - 1
+_EDGE = vajda_family.delta / 1000
+
+
+def _third(upper: Any = None, lower: Any = None) -> Statement:
+    """The bounds of `vajda:k` with a third argument to their clamp."""
+    family = vajda_family.Claim()
+    if upper is not None:
+        family = replace(family, upper=sympy.Min(family.upper, upper))
+    if lower is not None:
+        family = replace(family, lower=sympy.Max(family.lower, lower))
+    assert len(family.upper.args) + len(family.lower.args) == 5
+    return vajda_family.vajda_family_statement(family)
+
 
 FALSE: dict[str, Callable[[], Statement]] = {
     # 1: exact reduction
@@ -104,6 +121,31 @@ FALSE: dict[str, Callable[[], Statement]] = {
     "derived limits: a wrong solution": lambda: _derived(
         "squared_hellinger", lower_at_one=derive("le_cam").limits.lower_at_one
     ),
+    "derived limits: pearson, lower ½": lambda: _derived("pearson_chi2", lower_at_one=HALF),
+    "derived limits: pearson, mass ½": lambda: _derived("pearson_chi2", mass_at_zero=HALF),
+    "derived limits: pearson, a root 0 as well": lambda: _derived("pearson_chi2", lower_equation=_equal(_r * (_r - 1), 0)),
+    "derived limits: pearson, a root −½ as well": lambda: _derived("pearson_chi2", lower_equation=_equal(_r**2 - _r / 2, HALF)),
+    "derived limits: pearson, q² = q": lambda: _derived("pearson_chi2", mass_equation=_equal(_q**2, _q)),
+    "derived limits: tv, a false saturated branch": lambda: _derived(
+        "tv", lower_at_one=sympy.Piecewise((7, _radius >= ONE / 10), (1 - _radius, True))
+    ),
+    "derived limits: tv, saturated at ½": lambda: _derived(
+        "tv", lower_at_one=sympy.Piecewise((HALF, _radius >= 1), (1 - _radius, True))
+    ),
+    "derived limits: tv, saturated too early": lambda: _derived(
+        "tv", mass_at_zero=sympy.Piecewise((1, _radius >= HALF), (_radius, True))
+    ),
+    "derived limits: tv, lower never saturated": lambda: _derived("tv", lower_at_one=1 - _radius),
+    "derived limits: tv, mass never saturated": lambda: _derived("tv", mass_at_zero=_radius),
+    "derived limits: Jensen-Shannon, mass δ": lambda: _derived("jensen_shannon", mass_at_zero=_radius),
+    "derived limits: Jensen-Shannon, both": lambda: _derived("jensen_shannon", lower_at_one=1 - _radius, mass_at_zero=_radius),
+    "derived limits: kl, mass δ alone": lambda: _derived("kl", lower_at_one=None, mass_at_zero=_radius),
+    "derived limits: kl, saturated at 1": lambda: _derived(
+        "kl", lower_at_one=sympy.Piecewise((0, _radius >= 1), (sympy.exp(-_radius), True))
+    ),
+    "derived limits: kl, a root ½ as well": lambda: _derived("kl", lower_equation=_times("kl", _r - HALF)),
+    "derived limits: kl, f(0) = 1": lambda: _derived("kl", value_at_zero=ONE),
+    "derived limits: tv, f'(∞) = 1": lambda: _derived("tv", recession_slope=ONE),
     # 8: exploration margin
     "clip: margin ε": lambda: eight.fixed_clip(eight.epsilon),
     "margin: grows like 1/p": lambda: eight.growth(ONE),
@@ -148,6 +190,9 @@ FALSE: dict[str, Callable[[], Statement]] = {
     "neyman: p and 1 − p exchanged": lambda: _closed(
         closed_forms.neyman_chi2(), upper=closed_forms.neyman_chi2().upper.subs(probability, 1 - probability)
     ),
+    # a third argument that sympy cannot compare with the others, so that it stays
+    **{f"vajda:k: upper also below {other}": partial(_third, upper=other) for other in (1 + _W**2, 1 + _W**3, 1 + _EDGE)},
+    **{f"vajda:k: lower also above {other}": partial(_third, lower=other) for other in (1 - _W**2, 1 - _W**3, 1 - _EDGE)},
     "hockey stick: γ left out": lambda: _closed(
         closed_forms.hockey_stick(), upper=sympy.Min(1 + radius / probability, 1 / probability)
     ),
@@ -158,6 +203,16 @@ def _derived(name: str, **changed: Any) -> Statement:
     """What `derive` says of the limits, with something changed."""
     limits: Limits = replace(derive(name).limits, **changed)
     return seven_derived.limits_of(name, limits)
+
+
+def _equal(left: Any, right: Any) -> sympy.Eq:
+    return sympy.Eq(left, right, evaluate=False)
+
+
+def _times(name: str, factor: sympy.Expr) -> sympy.Eq:
+    """The equation of the lower limit with both sides multiplied, which adds a root."""
+    equation = derive(name).limits.lower_equation
+    return _equal(equation.lhs * factor, equation.rhs * factor)
 
 
 def _doubled(name: str) -> sympy.Eq:
