@@ -7,10 +7,11 @@ interval on which it is certainly negative is a dent, however fine a grid would 
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
 from bandtheory.divergence import FDivergence
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
 _DIGITS = 400  # decimal digits of the chords: those near u = 1e-120 cancel twice 120 of them
 _REACH = 276.0  # |log u| over which the curvature is enclosed
 _INTERVALS = 64  # of log u to begin with; each is halved until the sign is known on it
-_NARROWEST = 2e-4  # an interval around a place where the curvature touches 0 is left alone
-_EVALUATIONS = 6_000
+_NARROWEST = 1e-10  # an interval around a place where the curvature touches 0 is left alone
+_ZERO_WIDTH = 1e-11  # of an interval of log u that may hold a kink
+_EVALUATIONS = 6_000  # of a ball function
 _BITS = 128
 
 
@@ -67,18 +69,44 @@ def _around_kinks(generator: sympy.Expr) -> list[mpmath.mpf]:
     import sympy
 
     u = expressions.symbol()
-    points = []
-    samples = _sample_points()
+    places: list[mpmath.mpf] = []
     for node in generator.atoms(sympy.Abs, sympy.Max, sympy.Min):
         pairs = itertools.combinations(node.args, 2) if not isinstance(node, sympy.Abs) else [(node.args[0], sympy.Integer(0))]
         for left, right in pairs:
             difference = sympy.lambdify(u, left - right, "mpmath")
-            signs = [mpmath.sign(difference(point)) for point in samples]
-            for i in range(len(samples) - 1):
-                if signs[i] != signs[i + 1]:
-                    place = _bisect(difference, samples[i], samples[i + 1])
-                    points += [place * (1 + s * mpmath.mpf(10) ** -k) for k in (20, 40, 60) for s in (-1, 1)] + [place]
-    return points
+            for low, high in _zeros(left - right):
+                changes = mpmath.sign(difference(low)) != mpmath.sign(difference(high))
+                place = _bisect(difference, low, high) if changes else (low + high) / 2
+                if not any(abs(place - other) < place * mpmath.mpf(10) ** -90 for other in places):
+                    places.append(place)
+    return [place * (1 + s * mpmath.mpf(10) ** -k) for place in places for k in (20, 40, 60) for s in (-1, 1)] + places
+
+
+def _zeros(difference: sympy.Expr) -> list[tuple[mpmath.mpf, mpmath.mpf]]:
+    """Short intervals of u that may hold a zero: all zeros from 1e-120 to 1e120 lie in them, unless there are very many.
+
+    By subdivision of `log u` while a ball does not exclude 0; two zeros that no grid of points would tell apart are found.
+    """
+    import mpmath
+    from flint import arb
+
+    from bandtheory.ball import ball_function, interval, precision
+
+    function, found = ball_function(difference, expressions.symbol()), []
+    with precision(_BITS):
+        waiting = deque([(-_REACH, _REACH)])
+        for _ in range(_EVALUATIONS):
+            if not waiting:
+                break
+            low, high = waiting.pop()
+            value = function(interval(arb(low), arb(high)).exp())
+            if value > 0 or value < 0:
+                continue
+            if high - low < _ZERO_WIDTH:
+                found.append((mpmath.exp(mpmath.mpf(low)), mpmath.exp(mpmath.mpf(high))))
+            else:
+                waiting.extend([(low, (low + high) / 2), ((low + high) / 2, high)])
+    return found
 
 
 def _bisect(function: Callable[[mpmath.mpf], mpmath.mpf], low: mpmath.mpf, high: mpmath.mpf) -> mpmath.mpf:
@@ -109,20 +137,21 @@ def _first_concave_chord(points: list[mpmath.mpf], values: list[mpmath.mpf]) -> 
         return None
     visible = [i for i, fall in falls.items() if fall > 1e-6] or list(falls)
     i = min(visible, key=lambda k: abs(mpmath.log(points[k + 1])))
-    for digits in (8, 25, 45, 70):  # points around a kink agree in many
-        left, middle, right = (mpmath.nstr(points[i + k], digits) for k in range(3))
-        if len({left, middle, right}) == 3:
-            break
+    before, after = mpmath.nstr(slopes[i], 8), mpmath.nstr(slopes[i + 1], 8)
+    left, middle, right = (mpmath.nstr(points[i + k], 8) for k in range(3))
+    if len({left, middle, right}) < 3:
+        return f"f is not convex at u = {mpmath.nstr(points[i + 1], 12)}: its slope falls from {before} to {after} there"
     return (
-        f"f is not convex near u = {middle}: the slope of its chord falls from {mpmath.nstr(slopes[i], 8)} "
-        f"on [{left}, {middle}] to {mpmath.nstr(slopes[i + 1], 8)} on [{middle}, {right}]"
+        f"f is not convex near u = {middle}: the slope of its chord falls from {before} on [{left}, {middle}] "
+        f"to {after} on [{middle}, {right}]"
     )
 
 
 def _first_dent(generator: sympy.Expr) -> str | None:
     """The first interval met on which `u² f''(u) < 0` for certain, as a sentence; None if there is none within the budget.
 
-    Kinks do not count here: the chords have looked at each.
+    Intervals of log u are halved until the sign is known; by turns the widest of them, and the one whose enclosure reaches the
+    lowest, which leads into a dent however narrow it is. Kinks do not count here: the chords have looked at each.
     """
     import sympy
     from flint import arb
@@ -136,18 +165,46 @@ def _first_dent(generator: sympy.Expr) -> str | None:
         curvature = ball_function(u**2 * second, u)
     except BallError:
         return None
+    queue = _Undecided()
     width = 2 * _REACH / _INTERVALS
-    waiting = deque((-_REACH + k * width, -_REACH + (k + 1) * width) for k in range(_INTERVALS))
+    parts = [(-_REACH + k * width, -_REACH + (k + 1) * width) for k in range(_INTERVALS)]
     with precision(_BITS):
         for _ in range(_EVALUATIONS):
-            if not waiting:
+            for low, high in parts:
+                value = curvature(interval(arb(low), arb(high)).exp())
+                if value < 0:
+                    place = arb((low + high) / 2).exp().str(8, radius=False)
+                    return f"f is not convex near u = {place}: u² f''(u) is at most {hull(value)[1]:.6g} there"
+                if not value >= 0 and high - low > _NARROWEST:
+                    queue.add(low, high, hull(value)[0])
+            widest = queue.pop()
+            if widest is None:
                 return None
-            low, high = waiting.popleft()  # the widest first
-            value = curvature(interval(arb(low), arb(high)).exp())
-            if value < 0:
-                place = arb((low + high) / 2).exp().str(8, radius=False)
-                return f"f is not convex near u = {place}: u² f''(u) is at most {hull(value)[1]:.6g} there"
-            if not value >= 0 and high - low > _NARROWEST:
-                middle = (low + high) / 2
-                waiting.extend([(low, middle), (middle, high)])
+            low, high = widest
+            parts = [(low, (low + high) / 2), ((low + high) / 2, high)]
     return None
+
+
+class _Undecided:
+    """Intervals waiting to be halved, taken by turns in order of their width and of how low their enclosure reaches."""
+
+    def __init__(self) -> None:
+        self.orders: tuple[list[Any], list[Any]] = ([], [])
+        self.waiting: set[tuple[float, float]] = set()
+        self.turn = 0
+
+    def add(self, low: float, high: float, lowest: float) -> None:
+        self.waiting.add((low, high))
+        for order, key in zip(self.orders, (low - high, lowest), strict=True):
+            heapq.heappush(order, (key, low, high))
+
+    def pop(self) -> tuple[float, float] | None:
+        """The next one; None if none is left."""
+        self.turn = 1 - self.turn
+        order = self.orders[self.turn]
+        while order:
+            _, low, high = heapq.heappop(order)
+            if (low, high) in self.waiting:
+                self.waiting.remove((low, high))
+                return low, high
+        return None

@@ -120,3 +120,25 @@ def test_alpha_tends_to_the_two_kullback_leibler_divergences(family: str, order:
 def test_spec_of_a_typed_family_writes_the_parameter_out() -> None:
     mine = FDivergence("mine", "abs(u - 1)**order", parameters=(("order", Fraction(5, 2)),))
     assert bt.divergence(mine.spec).generator == mine.generator
+
+
+@pytest.mark.parametrize(
+    ("generator", "place"),
+    [
+        ("(u-1)**2 - exp(-1e6*(u-3.71234)**2)", "3.71"),  # dents that lie between the points of any coarse grid
+        ("(u-1)**2*(1 + exp(-1e6*(u-50.12345)**2))", "50.1"),
+        ("-log(u) - exp(-1e10*(log(u)-1.1)**2)*1e-3", "3.00"),
+        ("(u-1)**2 - 1000*max(0, 1e-6-(u-3.71234)**2)", "3.71"),  # two kinks between neighbouring points
+        ("(u-1)**2 + min(0, (u-3.71234)**2-1e-10)", "3.71"),
+        ("abs(u-1)**0.5", "1.0: its slope falls"),
+        ("abs(u-1) - 1e-9*u**2 + 1e-9", "10000.0"),
+    ],
+)
+def test_a_narrow_dent_is_refused_with_its_place(generator: str, place: str) -> None:
+    with pytest.raises(DivergenceError, match=f"f is not convex (near|at) u = {re.escape(place)}"):
+        bt.divergence(generator)
+
+
+def test_f_at_one_is_zero_exactly_or_refused() -> None:
+    with pytest.raises(DivergenceError, match=r"f\(1\) = 1.0e-50, expected 0"):
+        bt.divergence("-log(u) + 1e-50")
