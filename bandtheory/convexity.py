@@ -140,7 +140,7 @@ def _first_concave_chord(points: list[mpmath.mpf], values: list[mpmath.mpf]) -> 
     before, after = mpmath.nstr(slopes[i], 8), mpmath.nstr(slopes[i + 1], 8)
     left, middle, right = (mpmath.nstr(points[i + k], 8) for k in range(3))
     if len({left, middle, right}) < 3:
-        return f"f is not convex at u = {mpmath.nstr(points[i + 1], 12)}: its slope falls from {before} to {after} there"
+        return f"f is not convex near u = {mpmath.nstr(points[i + 1], 12)}: its slope falls from {before} to {after} there"
     return (
         f"f is not convex near u = {middle}: the slope of its chord falls from {before} on [{left}, {middle}] "
         f"to {after} on [{middle}, {right}]"

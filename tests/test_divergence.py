@@ -135,7 +135,7 @@ def test_spec_of_a_typed_family_writes_the_parameter_out() -> None:
     ],
 )
 def test_a_narrow_dent_is_refused_with_its_place(generator: str, place: str) -> None:
-    with pytest.raises(DivergenceError, match=f"f is not convex (near|at) u = {re.escape(place)}"):
+    with pytest.raises(DivergenceError, match=f"f is not convex near u = {re.escape(place)}"):
         bt.divergence(generator)
 
 
