@@ -63,7 +63,8 @@ class ListCommand:
         if self.as_json:
             print_json({"divergences": rows})
         else:
-            console().print(list_table(rows))
+            terminal = console()
+            terminal.print(list_table(rows, terminal.width))
         return 0
 
 
@@ -142,7 +143,8 @@ class BoundsCommand:
         if self.as_json:
             print_json(result | {"evidence": logs.evidence, "rows": rows})
         else:
-            console().print(bounds_table(result, logs.evidence, rows))
+            terminal = console()
+            terminal.print(bounds_table(result, logs.evidence, rows, terminal.width))
         return 0
 
 

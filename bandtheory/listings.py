@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from bandtheory.divergence import FDivergence
 
 
+WIDE = 100  # columns of a terminal from which everything is shown
+
+
 def summary(found: FDivergence) -> dict[str, Any]:
     """One divergence of the list: name, title, generator, parameter, the two limits, and whether a closed form was found."""
     from bandtheory.catalogue import find
@@ -32,33 +35,29 @@ def summary(found: FDivergence) -> dict[str, Any]:
     }
 
 
-def list_table(rows: Sequence[dict[str, Any]]) -> RenderableType:
-    """The rows of `summary`."""
+def list_table(rows: Sequence[dict[str, Any]], width: int) -> RenderableType:
+    """The rows of `summary`; titles and parameters only where there are columns for them."""
     from rich.table import Table
     from rich.text import Text
 
+    wide = width >= WIDE
     table = Table()
-    for heading in ("name", "title", "f(u)", "parameter"):
-        table.add_column(heading, no_wrap=heading == "name")  # it is what one has to type
+    for heading in ("name", "title", "f(u)", "parameter") if wide else ("name", "f(u)"):
+        table.add_column(heading, no_wrap=heading == "name", overflow="fold")  # the name is what one has to type
     for heading in ("f(0)", "f'(∞)"):
-        table.add_column(heading, justify="right")
-    table.add_column("closed form")
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("closed form", no_wrap=True)
     for row in rows:
         limits = (f"{row[key]:.6g}".replace("inf", "∞") for key in ("value_at_zero", "recession_slope"))
-        texts = (
-            row["name"],
-            row["title"],
-            row["generator"],
-            row["parameter"]["accepted"] if row["parameter"] else "",
-            *limits,
-            "found" if row["closed_form"] else "none: a root",
-        )
-        table.add_row(*map(Text, texts))
+        parameter = row["parameter"]["accepted"] if row["parameter"] else ""
+        words = (row["name"], row["title"], row["generator"], parameter) if wide else (row["name"], row["generator"])
+        found = "found" if row["closed_form"] else "none: a root" if wide else "no"
+        table.add_row(*map(Text, (*words, *limits, found)))
     return table
 
 
-def bounds_table(band: dict[str, Any], evidence: str, rows: Sequence[dict[str, float]]) -> RenderableType:
-    """Bounds per old probability; `band` names `divergence`, `delta` and `max_ratio`."""
+def bounds_table(band: dict[str, Any], evidence: str, rows: Sequence[dict[str, float]], width: int) -> RenderableType:
+    """Bounds per old probability; `band` names `divergence`, `delta` and `max_ratio`; log-ratios where there is room."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -66,16 +65,11 @@ def bounds_table(band: dict[str, Any], evidence: str, rows: Sequence[dict[str, f
     cap = "" if band["max_ratio"] == math.inf else f", upper bound capped at {band['max_ratio']:g}"
     title = Text(f"band of {band['divergence']}, δ = {band['delta']:g} nats{cap}", style="table.title")
     table = Table(title=title, title_justify="left")
-    headings = {
-        "p": "p",
-        "logp": "log p",
-        "lower": "lower",
-        "upper": "upper",
-        "log_lower": "log lower",
-        "log_upper": "log upper",
-    }
+    headings = {"p": "p", "logp": "log p", "lower": "lower", "upper": "upper"}
+    if width >= WIDE:
+        headings |= {"log_lower": "log lower", "log_upper": "log upper"}
     for heading in headings.values():
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         digits = {key: 6 if key in ("p", "logp") else 10 for key in headings}
         table.add_row(*(f"{row[key]:.{digits[key]}g}" for key in headings))

@@ -107,7 +107,7 @@ class VerifyCommand:
                     reports.append(report)
                     if not self.as_json:
                         with meter.paused():
-                            console().print(report)
+                            console().print(report, crop=False)  # a line to copy is not cut
         except KeyboardInterrupt:
             if records:
                 print(f"interrupted; finished checks are in {records.path}: the same command goes on", file=sys.stderr)

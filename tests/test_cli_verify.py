@@ -305,9 +305,9 @@ def test_another_version_is_not_reused(jobs: list[Any], tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("{", "it is not JSON"),
-        ("[1, 2]", "it is not a record of verifications"),
-        ("my notes", "it is not JSON"),
+        ('{"format": "F",', "it is not JSON"),
+        ("", "it is not JSON"),
+        ('["F"]', "it is not a record of verifications"),
         ('{"format": "F", "version": "V", "checks": {"key": [{"name": "order"}]}}', "fields other than those of a check"),
         ('{"format": "F", "version": "V", "checks": 5}', "a check in it cannot be read"),
     ],
@@ -325,6 +325,15 @@ def test_a_damaged_state_is_reported_ignored_and_set_aside(
     assert (tmp_path / "a.json.damaged").read_text(encoding="utf-8") == text
     assert report.passed
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.json", "a.json.damaged"]
+
+
+@pytest.mark.parametrize("content", [b"my = 'program'\n", b'{"a": 1}', b"\xff\xfe"])
+def test_a_file_that_holds_something_else_is_refused_and_untouched(run: Any, tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "mine.py"
+    path.write_bytes(content)
+    status, _, err = run("tv", "--state", path)
+    assert (status, path.read_bytes(), len(list(tmp_path.iterdir()))) == (2, content, 1)
+    assert "mine.py holds something else than finished checks" in err
 
 
 def test_a_state_that_cannot_be_written_is_one_line(run: Any, tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ def elementwise(subject: Subject, seed: int, size: int, delta: float) -> float:
     """A token's bounds do not depend on the tokens beside it: long arrays, which may take other paths, against one token."""
     rng = np.random.default_rng(seed)
     logp = -np.exp(rng.uniform(np.log(1e-6), np.log(700.0), size))
+    logp[size // 2 :] = logp[rng.integers(0, size, size - size // 2)]  # some tokens are alike, as in any batch
     columns = subject.arrays(logp, delta)
     bad = np.flatnonzero(~((columns[0] <= 0) & (columns[1] >= 0)))
     picked = np.concatenate([bad[:1], rng.integers(0, size, 4)])

@@ -143,5 +143,5 @@ def _reaches_below_zero(form: Conic) -> bool:
     """Whether a conic form has a value at a negative ratio, so that only a constraint keeps ratios from there."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        value = form(cp.Variable(2, value=np.array([-1e-3, 1.0]))).value
+        value = getattr(form(cp.Variable(2, value=np.array([-1e-3, 1.0]))), "value", None)
     return value is None or bool(np.isfinite(np.atleast_1d(value)[0]))

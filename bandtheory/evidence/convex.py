@@ -165,6 +165,8 @@ def solve_convex(
     started = time.perf_counter()
     policy = _checked_policy(P)
     _check_rest(policy.size, action, delta, side)
+    if not (conic is None or callable(conic)):
+        raise ValueError(f"conic = {conic!r} is not a function from a cvxpy expression of ratios to a convex one")
     f = as_divergence(divergence)
     with _ONE_AT_A_TIME:
         enclosure = Enclosure(policy, int(action), float(delta), 1 if side == "upper" else -1, f)

@@ -57,6 +57,7 @@ class Records:
 
     Raises:
         OSError: the file, or its folder, cannot be written.
+        ValueError: the file is there and holds something else.
     """
 
     def __init__(self, path: Path, warn: Callable[[str], None]) -> None:
@@ -85,7 +86,9 @@ class Records:
         except FileNotFoundError:
             return {}
         except UnicodeDecodeError:
-            return self._damaged("it is not text")
+            raise self._foreign() from None
+        if text.strip() and FORMAT not in text:
+            raise self._foreign()
         try:
             data = json.loads(text)
         except ValueError as error:
@@ -99,6 +102,10 @@ class Records:
             return {str(key): {str(check["name"]): _check(check) for check in checks} for key, checks in data["checks"].items()}
         except (KeyError, TypeError, AttributeError) as error:
             return self._damaged(f"a check in it cannot be read: {error}")
+
+    def _foreign(self) -> ValueError:
+        """A slip of the hand must not move somebody's work out of the way."""
+        return ValueError(f"state file {self.path} holds something else than finished checks; name another one, or remove it")
 
     def _damaged(self, why: str) -> dict[str, dict[str, Check]]:
         """Not what was written here: nothing of it is used, and it is set aside rather than overwritten."""

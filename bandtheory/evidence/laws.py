@@ -238,7 +238,7 @@ def limit_at_one(subject: Subject, delta: float) -> float:
     limit = subject.truth.limit(delta)
     rows = expected_and_got("log lower", limit, lowers[1])
     if not mpmath.isfinite(subject.truth.recession):
-        if lowers[1] <= lowers[0] and not subject.truth.holds(tokens[1], -mpmath.inf, delta):
+        if lowers[1] < 0 and lowers[1] <= lowers[0] and not subject.truth.holds(tokens[1], -mpmath.inf, delta):
             subject.fail("lower → 1 for p → 1 since f'(∞) = ∞", tokens, delta, rows)
         return 0.0
     statement = f"lower → r with f(r) + (1 − r) f'(∞) = {_radius_in_words(subject)} for p → 1"

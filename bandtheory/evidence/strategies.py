@@ -53,8 +53,10 @@ def probabilities() -> SearchStrategy[float]:
 
 
 def radii(low: float = SMALLEST_RADIUS, high: float = LARGEST_RADIUS) -> SearchStrategy[float]:
-    """δ in nats, log-uniform in [low, high]."""
-    return log_uniform(low, high)
+    """δ in nats, log-uniform in [low, high], with weight on its ends and on the radii that people use."""
+    usual = [delta for delta in (0.05, 0.1, 0.01, 0.2, low, high) if low <= delta <= high]
+    anywhere = log_uniform(low, high)
+    return st.one_of(anywhere, anywhere, anywhere, st.sampled_from(usual))
 
 
 def increasing_radii(count: int) -> SearchStrategy[tuple[float, ...]]:

@@ -27,12 +27,13 @@ from bandtheory.evidence.subject import LogBounds, Subject, subject
 from bandtheory.evidence.wording import divergence_in_python, screen
 
 if TYPE_CHECKING:
-    from rich.console import Group
+    from rich.console import Console, ConsoleOptions, RenderResult
 
     from bandtheory.evidence.conic import Conic
 
 EXAMPLES = {"quick": 20, "default": 100, "deep": 6000}  # per property, times its weight
 POINTS = {"quick": 20, "default": 60, "deep": 600}  # per symbolic check
+WIDE = 120  # columns of a terminal from which the inputs of a check are shown in the table
 GENERATOR = "generator"  # the check without which the others mean nothing
 SYMBOLIC: dict[str, tuple[str, Callable[[Derivation, int, int], symbolic.Finding]]] = {
     "derived limits": ("theorem 7", symbolic.limits),
@@ -127,21 +128,24 @@ class VerificationReport:
         lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[5]]) for row in rows]
         return "\n".join([f"{self.divergence}: f(u) = {self.generator}", *lines, *self.counterexamples, self.summary])
 
-    def __rich__(self) -> Group:
-        from rich.console import Group
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=Text(f"{self.divergence}: f(u) = {self.generator}"))
-        for name in ("check", "theorem", "verdict", "worst", "seconds", "over"):
+        for name in ("check", "theorem", "verdict", "worst", "seconds", "over")[: 6 if options.max_width >= WIDE else 5]:
             table.add_column(name, justify="right" if name in ("worst", "seconds") else "left")
         for check in self.checks:
             style = {True: "green", False: "bold red", None: "yellow"}[check.passed]
             cells = _cells(check)
-            table.add_row(*map(Text, cells[:2]), Text(cells[2], style=style), *map(Text, cells[3:]))
+            if len(table.columns) == 5:  # the unit and the inputs are for those who have the room
+                cells = (*cells[:3], cells[3].partition(" ")[0], *cells[4:])
+            texts = [Text(cell, style=style if k == 2 else "") for k, cell in enumerate(cells)]
+            table.add_row(*texts[: len(table.columns)])
+        yield table
         # not in the table, whose frame would break the line that reproduces a failure
-        words = [Text(text + "\n", no_wrap=True, overflow="ignore") for text in self.counterexamples]
-        return Group(table, *words, Text(self.summary))
+        yield from (Text(text + "\n", no_wrap=True, overflow="ignore") for text in self.counterexamples)
+        yield Text(self.summary)
 
 
 def _cells(check: Check) -> tuple[str, str, str, str, str, str]:
@@ -166,7 +170,7 @@ def verify(
         log_bounds: bounds to be judged instead of the library's, `(logp, δ) ↦ (log_lower, log_upper)`.
         conic: the generator as a convex cvxpy expression of the ratios, for one that cannot be translated; without it the
             convex program is not available, and the Fenchel certificates, more of them then, stand in for it.
-        effort: "quick" (about 1 s), "default" (about 3 s) or "deep" (minutes).
+        effort: "quick" (about 2 s), "default" (about 5 s) or "deep" (minutes).
         seed: the same seed gives the same examples, as long as the same modules are loaded.
         progress: called with each check when it is done.
 

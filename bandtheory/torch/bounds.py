@@ -118,6 +118,7 @@ class _BandProgram:
 
     def __init__(self, band: Band) -> None:
         resolved = divergence(band.divergence)
+        self.band = band
         self.cap = math.inf if band.max_ratio is None else math.log(band.max_ratio)
         form = closed_form(resolved)
         self.closed = None if form is None else ClosedForm(form, torch)
@@ -136,6 +137,10 @@ class _BandProgram:
     def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
         if self.pointlike:
             return _constant(0.0, 0.0, logp)
+        if not self.reduction.evaluator.everywhere:
+            # a generator that grows too fast for doubles, as exp(u): these formulas lose it at extreme tokens, numpy does not
+            bounds = _host_bounds(logp.cpu(), str(self.band))
+            return bounds[0].to(logp.device), bounds[1].to(logp.device)
         inside = (logp < 0) & (logp > -math.inf)
         log_p = torch.where(inside, logp, -1.0)
         prob = Probability.from_log(torch, log_p)

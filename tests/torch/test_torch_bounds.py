@@ -14,7 +14,16 @@ from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, p
 from bandtheory.torch import log_bounds
 from bandtheory.torch.bounds import device_program
 
-OTHER = ["kl:0.05:10", "kl:0.001", "squared_hellinger:0.2", "hockey_stick:1.2:0", "renyi:2:1", "(u-1)*log(u) + abs(u-1):1"]
+OTHER = [
+    "kl:0.05:10",
+    "kl:0.001",
+    "squared_hellinger:0.2",
+    "hockey_stick:1.2:0",
+    "renyi:2:1",
+    "(u-1)*log(u) + abs(u-1):1",
+    "exp(u-1)-u:0.05",
+    "exp(1/u-1)-1:0.05",
+]
 BANDS = [*(f"{name}:0.05" for name in examples()), *OTHER]
 RULES = ["none", "clip", "clip_higher", "dcpo", "relaxed", *("band:" + band for band in BANDS)]
 GRID = -np.concatenate([np.geomspace(1e-30, 104, 1001), [700.0, 1e4]])
