@@ -116,7 +116,7 @@ def log_probability(p: ArrayLike | None, logp: ArrayLike | None) -> tuple[Floats
         array = np.asarray(p, dtype=np.float64)
         bad = ~((array > 0) & (array <= 1))
         if bad.any():
-            raise ValueError(f"p = {_first(array, bad)} is not a probability in (0, 1]")
+            raise ValueError(f"p = {_first(array, bad)} is not a probability in (0, 1]; log-probabilities go in logp=")
         return np.log(array), array
     array = np.asarray(logp, dtype=np.float64)
     bad = ~(array <= 0)

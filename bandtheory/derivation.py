@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bandtheory import expressions
 from bandtheory.closed_form_search import PowerForm, QuadraticForm, closed_form, symbols
 from bandtheory.divergence import FDivergence, as_divergence, settle_kinks
-from bandtheory.presentation import cancelled_logarithms, latex, latex_text, tidy, unicode_lines
+from bandtheory.presentation import cancelled_logarithms, latex, latex_text, shortest, tidy, unicode_lines
 
 if TYPE_CHECKING:
     import sympy
@@ -162,7 +162,8 @@ def _saturation(divergence: FDivergence, form: PowerForm | QuadraticForm | None)
         level = form.scale - form.offset  # where it is negative the level is 0, and no radius is below either
     else:
         level = p * settle_kinks(f, above=True).subs(u, 1 / p) + m * zero
-    upper, lower = tidy(level), tidy(level.subs({p: m, m: p}, simultaneous=True))  # the mirror, theorem 5
+    upper = tidy(level)
+    lower = shortest(upper.subs(p, 1 - p), tidy(level.subs({p: m, m: p}, simultaneous=True)))  # the mirror, theorem 5
     return Saturation(sympy.Le(upper, radius, evaluate=False), sympy.Le(lower, radius, evaluate=False))
 
 
@@ -182,9 +183,9 @@ def _limits(divergence: FDivergence) -> Limits:
     at_one = _solution_in_unit_interval(below + (1 - u) * slope - delta, u)
     if at_one is None:
         return Limits(zero, slope, mass, None, lower, None)
-    at_one = sympy.simplify(at_one.subs(delta, radius))
+    at_one = tidy(at_one.subs(delta, radius))
     # the two limits are complements: as p → 0 the other tokens have c = 1 − q, and it solves the same equation
-    mass_at_zero = sympy.expand(1 - at_one)
+    mass_at_zero = tidy(1 - at_one)
     if zero != sympy.oo:
         all_in_reach = sympy.Ge(radius, zero + slope)
         at_one = sympy.Piecewise((sympy.Integer(0), all_in_reach), (at_one, True))

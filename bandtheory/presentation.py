@@ -20,8 +20,9 @@ def unicode_lines(value: Any) -> list[str]:
 
 
 def latex(value: Any) -> str:
-    """A formula for LaTeX's mathematics mode."""
-    return str(_printers()[1].doprint(value))
+    """A formula for LaTeX's mathematics mode; a word is set as one."""
+    text = str(_printers()[1].doprint(value))
+    return rf"\text{{{text}}}" if text.isalpha() and len(text) > 1 else text
 
 
 def latex_text(label: str) -> str:
@@ -63,15 +64,23 @@ def tidy(expression: sympy.Expr) -> sympy.Expr:
         plain = cancelled_logarithms(plain)
         forms = [plain, sympy.expand(sympy.expand_log(plain, force=True)), sympy.factor_terms(plain)]
     else:
-        forms = [plain, sympy.simplify(plain), sympy.factor(sympy.together(plain))]
-    return min(map(_positive_denominator, forms), key=_length)
+        forms = [plain, sympy.expand(plain), sympy.simplify(plain), sympy.factor(sympy.together(plain))]
+    return shortest(*map(_positive_denominator, forms))
+
+
+def shortest(*forms: sympy.Expr) -> sympy.Expr:
+    """The one that takes the least to write."""
+    return min(forms, key=_length)
 
 
 def cancelled_logarithms(expression: sympy.Expr) -> sympy.Expr:
-    """The argument of each logarithm as one fraction in lowest terms."""
+    """The argument of each logarithm as one fraction in lowest terms, of positive polynomials."""
     import sympy
 
-    return expression.replace(sympy.log, lambda argument: sympy.log(sympy.cancel(argument) if tame(argument) else argument))
+    def cancelled(argument: sympy.Expr) -> sympy.Expr:
+        return _positive_denominator(sympy.factor(sympy.cancel(argument))) if tame(argument) else argument
+
+    return expression.replace(sympy.log, lambda argument: sympy.log(cancelled(argument)))
 
 
 def _length(expression: sympy.Expr) -> int:
@@ -83,8 +92,7 @@ def _positive_denominator(expression: sympy.Expr) -> sympy.Expr:
     """`2p/(2 − p)` where sympy writes `−2p/(p − 2)`, in every product: of two spellings, the one that is positive inside."""
     import sympy
 
-    p, _, _, delta = symbols()
-    inside = {p: sympy.Rational(1, 3), delta: sympy.Rational(1, 100)}
+    inside = {symbol: sympy.Rational(1, 100 if symbol.name == "delta" else 3) for symbol in expression.free_symbols}
 
     def turned(product: sympy.Expr) -> sympy.Expr:
         factors, sign = [], 1

@@ -50,7 +50,9 @@ def all_statements() -> dict[str, Statement]:
         except ModuleNotFoundError as error:
             if error.name != "z3":
                 raise
-            raise ImportError("z3-solver is missing; install bandtheory[proofs]") from None
+            raise ImportError(
+                "z3-solver is missing; install bandtheory[proofs], in a checkout: pip install '.[proofs]'"
+            ) from None
         for statement in module.statements():
             if statement.name in found:
                 raise ValueError(f"two statements are named {statement.name!r}, the second in proofs/{name}.py")

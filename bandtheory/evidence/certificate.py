@@ -205,7 +205,7 @@ def certify(
     log_p = _numbers("logp", logp, lambda x: x <= 0, "numbers ≤ 0 (nats) and -inf")
     radius = _numbers("delta", delta, lambda x: (x >= 0) & np.isfinite(x), "finite radii ≥ 0 (nats)")
     if ratio is not None:
-        claim = _numbers("ratio", ratio, lambda x: x >= 0, "ratios ≥ 0, and inf")
+        claim = _numbers("ratio", ratio, lambda x: x >= 0, "ratios ≥ 0, and inf (log-ratios go in log_ratio=)")
     else:
         claim = _numbers("log_ratio", log_ratio, lambda x: ~np.isnan(x), "numbers, -inf and inf")
     generator = _compiled(as_divergence(divergence))
