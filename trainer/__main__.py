@@ -45,7 +45,7 @@ def run_compare(given: CompareConfig) -> int:
     with progress_on(console) as progress:
         comparison = compare(config, progress)
     paths = comparison.save(config.out)
-    console.print(table(comparison))
+    console.print(table(comparison, console.width))
     for sentence in comparison.sentences:
         console.print(sentence, markup=False, highlight=False)
     console.print(f"{comparison.seconds:.1f} s; wrote {', '.join(map(str, paths))}", markup=False, highlight=False)

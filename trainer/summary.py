@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from trainer.compare import Comparison
 
 FEW_SEEDS = 5  # below, the intervals are not worth reading
+WIDE = 150  # columns of a terminal from which every column of the table is shown
 FIRST_STEPS = 10
 """The clip fraction over this many first steps says how active the trust region is, before policies have drifted apart."""
 
@@ -209,33 +211,31 @@ def _places(found: list[Row]) -> str:
     return "; ".join(f"at learning rate {rate:g} for {', '.join(names)}" for rate, names in rules.items())
 
 
-def table(comparison: Comparison) -> Table:
-    """The rows as a table for the terminal."""
+def table(comparison: Comparison, width: int = 200) -> Table:
+    """The rows as a table for a terminal of so many columns; a narrow one gets what the findings speak about."""
     from rich.table import Table
 
-    config = comparison.config
+    config, baseline = comparison.config, comparison.config.baseline
+    columns: dict[str, Callable[[Row], str]] = {
+        "rate": lambda row: f"{row.learning_rate:g}",
+        "rule": lambda row: row.rule,
+        "entropy": lambda row: f"{row.entropy:.3f}",
+        "accuracy": lambda row: f"{row.accuracy:.3f}",
+        "effective correct": lambda row: f"{row.effective_correct:.2f}",
+        f"clipped, first {FIRST_STEPS}": lambda row: f"{row.clipped_first:.2%}",
+        "clipped": lambda row: f"{row.clipped:.2%}",
+        f"entropy − {baseline}\n95 % interval": lambda row: str(row.entropy_difference or ""),
+        f"accuracy − {baseline}\n95 % interval": lambda row: str(row.accuracy_difference or ""),
+        f"entropy − {baseline}\nat accuracy {config.accuracy_level:g}": lambda row: str(row.entropy_difference_at_level or ""),
+        "verdict": lambda row: row.verdict,
+    }
+    if width < WIDE:
+        kept = ("rate", "rule", "entropy", "accuracy", f"entropy − {baseline}\n95 % interval")
+        columns = {heading: columns[heading] for heading in kept}
     shown = Table(title=f"{config.task}, reward {config.reward}, {config.seeds} paired seeds, {config.steps} steps")
-    shown.add_column("rate", justify="right", no_wrap=True)
-    shown.add_column("rule", no_wrap=True)
-    for heading in ("entropy", "accuracy", "effective correct", f"clipped, first {FIRST_STEPS}", "clipped"):
-        shown.add_column(heading, justify="right")
-    shown.add_column(f"entropy − {config.baseline}\n95 % interval", no_wrap=True)
-    shown.add_column(f"accuracy − {config.baseline}\n95 % interval", no_wrap=True)
-    shown.add_column(f"entropy − {config.baseline}\nat accuracy {config.accuracy_level:g}", no_wrap=True)
-    shown.add_column("verdict")
+    for heading in columns:
+        left = heading in ("rule", "verdict") or "\n" in heading
+        shown.add_column(heading, justify="left" if left else "right", no_wrap=heading != "verdict", overflow="fold")
     for row in comparison.rows:
-        shown.add_row(
-            f"{row.learning_rate:g}",
-            row.rule,
-            f"{row.entropy:.3f}",
-            f"{row.accuracy:.3f}",
-            f"{row.effective_correct:.2f}",
-            f"{row.clipped_first:.2%}",
-            f"{row.clipped:.2%}",
-            str(row.entropy_difference or ""),
-            str(row.accuracy_difference or ""),
-            str(row.entropy_difference_at_level or ""),
-            row.verdict,
-            end_section=row.rule == config.rules[-1],
-        )
+        shown.add_row(*(cell(row) for cell in columns.values()), end_section=row.rule == config.rules[-1])
     return shown

@@ -165,6 +165,7 @@ def test_files_are_written_together_or_not_at_all(tmp_path: Path) -> None:
 
 def test_the_table_shows_every_rule_at_every_rate(tiny: Comparison) -> None:
     assert table(tiny).row_count == 6
+    assert [len(table(tiny, width).columns) for width in (80, 200)] == [5, 11]
 
 
 @pytest.mark.parametrize(
