@@ -23,7 +23,7 @@ CAUGHT_SOON = {
     "tv: sides swapped": "order",
     "tv: no cap at 1/p": "order",
     "kl: δ doubled": "upper bound",
-    "tv: δ/(1 − p)": "upper bound",
+    "tv: δ/(1 − p)": "order",
     "kl: lower = 1 for p near 1": "lower bound",
     "kl: relative error 1e-9": "order",
 }
