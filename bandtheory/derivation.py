@@ -199,7 +199,7 @@ def _solution_in_unit_interval(expression: sympy.Expr, unknown: sympy.Symbol) ->
 
     delta = symbols()[3]
     try:
-        candidates = sympy.solve(expression, unknown) if _soluble(expression) else []
+        candidates = sympy.solve(expression, unknown) if _soluble(expression, unknown) else []
     except NotImplementedError:
         return None
     points = [sympy.Rational(1, 100), sympy.Rational(1, 20)]
@@ -213,9 +213,14 @@ def _solution_in_unit_interval(expression: sympy.Expr, unknown: sympy.Symbol) ->
     return None
 
 
-def _soluble(expression: sympy.Expr) -> bool:
-    """Whether sympy answers soon: few operations and, since it clears roots by raising to powers, small exponents."""
+def _soluble(expression: sympy.Expr, unknown: sympy.Symbol) -> bool:
+    """Whether sympy answers soon: few operations and, since it clears roots by raising to powers, small exponents.
+
+    An unknown that stands both inside of logarithms and outside has no elementary solution, which takes sympy seconds to find.
+    """
     import sympy
 
+    if expression.has(sympy.log) and expression.replace(sympy.log, lambda _: sympy.Integer(1)).has(unknown):
+        return False
     exponents = [power.exp for power in expression.atoms(sympy.Pow) if power.exp.is_Rational]
     return expression.count_ops() <= 30 and all(max(abs(e.p), e.q) <= 6 for e in exponents)

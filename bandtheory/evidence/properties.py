@@ -187,7 +187,13 @@ PROPERTIES: tuple[Property, ...] = (
     ),
     Property("mirror", "theorem 5", laws.mirror, {**_TOKEN, "logp": log_probabilities(low=-690.0)}, _EVERYWHERE, SHARE),
     Property(
-        "shape in p", "theorem 3", laws.shape_in_p, {"pair": log_probability_pairs(), "delta": radii()}, "pairs of log p", SHARE
+        "shape in p",
+        "theorem 3",
+        laws.shape_in_p,
+        {"pair": log_probability_pairs(), "delta": radii()},
+        "pairs of log p",
+        SHARE,
+        weight=0.6,
     ),
     Property(
         "shape in delta",
@@ -196,6 +202,7 @@ PROPERTIES: tuple[Property, ...] = (
         {"logp": log_probabilities(), "deltas": increasing_radii(3)},
         "triples of δ",
         SHARE,
+        weight=0.6,
     ),
     Property("limit p -> 0", "theorem 7", laws.limit_at_zero, {"delta": radii()}, "p = e^−700", "relative, in log", 0.2),
     Property("limit p -> 1", "theorem 7", laws.limit_at_one, {"delta": radii()}, "p = 1 − 1e-300", "relative, in log", 0.2),
