@@ -187,9 +187,11 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
             for v, x in zip(reference, _grid(), strict=False)
         ]
     best: HalfGenerator | None = None
-    for candidate, differences in itertools.product(
-        _rewritings(expression * u**growth), _DIFFERENCES if _is_small(expression) else _DIFFERENCES[:1]
-    ):
+    forms = _rewritings(expression * u**growth)
+    trials = list(itertools.product(forms, _DIFFERENCES[:2] if _is_small(expression) else _DIFFERENCES[:1]))
+    if _is_small(expression):
+        trials += [(form, _DIFFERENCES[2]) for form in forms]  # last: it takes more operations than the others
+    for candidate, differences in trials:
         value, slope = _in_log_space(candidate, differences)
         errors = _relative_errors(value, slope, reference_scaled)
         switch, accuracy, series = min(
