@@ -130,7 +130,8 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(registry.importlib, "import_module", missing)
     monkeypatch.setattr(registry, "all_statements", registry.all_statements.__wrapped__)
     assert main(["--list"]) == 2
-    assert capsys.readouterr().err == "python -m proofs: error: z3-solver is missing; install bandtheory[proofs]\n"
+    remedy = "z3-solver is missing; install bandtheory[proofs], in a checkout: pip install '.[proofs]'"
+    assert capsys.readouterr().err == f"python -m proofs: error: {remedy}\n"
 
 
 def test_processes_return_results_in_the_order_of_the_list() -> None:
