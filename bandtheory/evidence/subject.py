@@ -173,10 +173,10 @@ def _own_call(function: Any) -> tuple[tuple[str, ...], str]:
     found = sys.modules.get(module)
     setup: tuple[str, ...] = ("import numpy as np",)
     if getattr(found, name, None) is function:
-        path = getattr(found, "__file__", None)
-        if getattr(found, "__loaded_from_path__", False) or (module == "__main__" and path):
-            setup = ("import numpy as np, runpy", f"{name} = runpy.run_path({_shown(str(path))!r})[{name!r}]")
-        elif module != "__main__":
+        path = str(getattr(found, "__file__", None) or "")
+        if getattr(found, "__loaded_from_path__", False) or (module == "__main__" and Path(path).is_file()):
+            setup = ("import numpy as np, runpy", f"{name} = runpy.run_path({_shown(path)!r})[{name!r}]")
+        elif module != "__main__" and all(part.isidentifier() for part in module.split(".")):
             setup = (*setup, f"from {module} import {name}")
     call = f"print({name}(np.array({{logp}}), {{delta!r}}))"
     return setup, call
