@@ -156,6 +156,12 @@ def _constant(value: sympy.Expr) -> Callable[[], Any]:
 
 
 def _ratio(numerator: int, denominator: int) -> arb:
+    return _rounded(numerator, denominator, ctx.prec)
+
+
+@lru_cache(maxsize=1024)
+def _rounded(numerator: int, denominator: int, bits: int) -> arb:
+    """A quotient at the precision in force, `bits`: generators ask for the same few again and again."""
     return arb(fmpq(numerator, denominator))
 
 

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from bandtheory.divergence import FDivergence, as_divergence
 from bandtheory.evidence.compiled_program import compiled
 from bandtheory.evidence.conic import Conic, ConvexUnavailable
-from bandtheory.evidence.enclosure import SMALL_RATIO, Enclosure
+from bandtheory.evidence.enclosure import SMALL_RATIO, Enclosure, Size
 
 __all__ = ["SMALL_RATIO", "TOLERANCE", "ConvexError", "ConvexSolution", "ConvexUnavailable", "solve_convex"]
 
@@ -64,17 +64,18 @@ def _clarabel(balance: float, box: float, regularization: float, step: float = 0
     return _Attempt("CLARABEL", balance, box, {**tolerances, **reduced, **tuning})
 
 
-def _quick(balance: float, box: float, regularization: float) -> _Attempt:
+def _quick(balance: float, box: float, regularization: float, step: float = 0.9, tolerance: float = 1e-9) -> _Attempt:
     """The same in two thirds of the time: without refinement of linear systems and rescaling of what is scaled already."""
-    careful = _clarabel(balance, box, regularization)
+    careful = _clarabel(balance, box, regularization, step)
     hasty = {"iterative_refinement_enable": False, "equilibrate_enable": False}
-    return replace(careful, options={**careful.options, **dict.fromkeys(_TOLERANCES, 1e-9), **hasty}, boxed=False)
+    return replace(careful, options={**careful.options, **dict.fromkeys(_TOLERANCES, tolerance), **hasty}, boxed=False)
 
 
 _SCS = {"eps_abs": 1e-9, "eps_rel": 1e-9, "max_iters": 20_000}
 _ATTEMPTS = (
-    _quick(1, 4, 1e-14),
+    replace(_quick(0.5, 4, 1e-9, step=0.97, tolerance=3e-8), near_zero=True),
     _clarabel(0, 4, 1e-12),
+    _quick(1, 4, 1e-14),
     _quick(0.5, 4, 1e-10),
     _clarabel(1, 4, 1e-14),
     _clarabel(1, 4, 1e-12),
@@ -176,7 +177,7 @@ def solve_convex(
 
 def _best(enclosure: Enclosure, conic: Conic | None) -> ConvexSolution:
     """The first attempt that is optimal after verification, or the one with the smallest gap."""
-    size = enclosure.feasible_move(max(enclosure.radius, SMALL_RADIUS))
+    size = enclosure.size(max(enclosure.radius, SMALL_RADIUS))
     best: ConvexSolution | None = None
     log: list[str] = []
     attempts = list(_ATTEMPTS)
@@ -184,7 +185,7 @@ def _best(enclosure: Enclosure, conic: Conic | None) -> ConvexSolution:
         near_zero = [attempt for attempt in attempts if attempt.near_zero] if best and best.ratio < NEAR_ZERO else []
         attempt = (near_zero or attempts)[0]
         attempts.remove(attempt)
-        answer = _solve(enclosure, size, attempt, conic, best.ratio if best else 1.0)
+        answer = _solve(enclosure, size, attempt, conic, best.ratio if best else size.ratio)
         if isinstance(answer, str):
             log.append(f"{attempt.solver}: {answer}")
             continue
@@ -236,20 +237,18 @@ class _Answer:
     status: str
 
 
-def _solve(
-    problem: Enclosure, size: tuple[float, float], attempt: _Attempt, conic: Conic | None, reached: float
-) -> _Answer | str:
+def _solve(problem: Enclosure, size: Size, attempt: _Attempt, conic: Conic | None, reached: float) -> _Answer | str:
     """One solver run with variables in units of the expected `size` (mass, divergence); or why there is no point.
 
     Unscaled, a token with P = 1e-8 has ratios up to 1e8 beside others near 1, and interior points stall. `reached` is the
     ratio of the best earlier run.
     """
     P, a = problem.P, problem.action
-    move, spent = size
+    move, spent, _ = size
     expected = np.full(P.size, move / (1 - P[a]))  # |R − 1|, up to a factor of 2
     expected[a] = move / P[a]
     base, scale = np.ones(P.size), expected * P**-attempt.balance
-    base[a], scale[a] = (0, max(reached, 1e-12)) if attempt.near_zero and reached < 0.1 else (1, expected[a])
+    base[a], scale[a] = (0, max(reached, SMALL_RATIO)) if attempt.near_zero and reached < 0.1 else (1, expected[a])
     values = {
         "base": base,
         "scale": scale,
@@ -271,11 +270,9 @@ def _solve(
 
 def _verified(problem: Enclosure, answer: _Answer, solver: str) -> ConvexSolution:
     """The enclosure that the solver's point and multipliers give, and the status that it deserves."""
-    policy = problem.to_the_edge(answer.masses, answer.multiplier)
+    policy, divergence = problem.to_the_edge(answer.masses, answer.multiplier)
     ratio = float(policy[problem.action] / problem.P[problem.action])
     dual, bound = problem.dual_bound(policy, answer.multiplier, answer.price)
     gap = abs(bound - ratio) / max(ratio, SMALL_RATIO)
     status = "optimal" if gap <= TOLERANCE else "inaccurate"
-    return ConvexSolution(
-        ratio, policy, dual, bound, gap, status, solver, seconds=0.0, divergence=float(problem.divergence_at(policy))
-    )
+    return ConvexSolution(ratio, policy, dual, bound, gap, status, solver, seconds=0.0, divergence=divergence)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache
-from typing import cast
+from typing import NamedTuple, cast
 
 import numpy as np
 from flint import arb
@@ -57,6 +57,14 @@ def slope_at_one(divergence: FDivergence) -> float:
         return float((slope(arb(1) - arb(2) ** -80) + slope(arb(1) + arb(2) ** -80)) / 2)
 
 
+class Size(NamedTuple):
+    """The mass that the action gains or loses, the divergence that this takes, and the action's ratio if that is small."""
+
+    move: float
+    divergence: float
+    ratio: float
+
+
 class Enclosure:
     """Feasible points and dual bounds of one n-token problem; P is a normalised policy, shape (n,), strictly positive.
 
@@ -91,36 +99,38 @@ class Enclosure:
                 total += p * self._value(q / p)
             return total
 
-    def feasible_move(self, radius: float) -> tuple[float, float]:
-        """Orders of magnitude of the mass that the action can gain or lose, and of the divergence that this takes.
+    def size(self, radius: float) -> Size:
+        """Orders of magnitude at the optimum: they scale the variables of a program and bound nothing.
 
         The first feasible one of a halving sequence of moves, shared by all other tokens in proportion: two groups of tokens
-        with equal ratios. They scale the variables of a program and bound nothing.
+        with equal ratios. Where more than half of the action's mass can go, what is left is halved likewise.
         """
-        p = float(self.p)
-        room = 1 - p if self.sign > 0 else p
+        whole = self.others if self.sign > 0 else self.p
 
-        def spent(halvings: int) -> float:
-            if halvings:
-                own, others = (arb(x) * 2.0**-halvings + 1 for x in (self.sign * room / p, -self.sign * room / (1 - p)))
-            else:
-                own, others = (1 / self.p, arb(0)) if self.sign > 0 else (arb(0), 1 / self.others)
+        def spent(move: arb) -> float:
+            own, others = 1 + self.sign * move / self.p, 1 - self.sign * move / self.others
             return float(self.p * self._value(own) + self.others * self._value(others))
 
         with ball.precision(BITS):
-            low, high = 0, HALVINGS
-            while low < high:
-                half = (low + high) // 2
-                low, high = (low, half) if spent(half) <= radius else (half + 1, high)
-            return room * 2.0**-low, radius if low else max(spent(0), 1e-6 * min(radius, 1.0))
+            saturated = spent(whole)
+            if saturated <= radius:
+                return Size(float(whole), max(saturated, 1e-6 * min(radius, 1.0)), 1.0)
+            halvings = 1 + _first(lambda k: spent(whole / 2 ** (k + 1)) <= radius)
+            left = 0
+            if self.sign < 0 and halvings == 1:
+                left = _first(lambda k: spent(whole * (1 - arb(2) ** -(k + 1))) > radius)
+            return Size(float(whole) * 2.0**-halvings, radius, 2.0**-left)
 
-    def to_the_edge(self, masses: Array, multiplier: float = 0.0) -> Array:
-        """The last feasible policy `P + t (Q − P)`, t ≥ 0, up to `NEGLIGIBLE` in the ratio if `multiplier` is about right."""
+    def to_the_edge(self, masses: Array, multiplier: float = 0.0) -> tuple[Array, float]:
+        """The last feasible policy `P + t (Q − P)`, t ≥ 0, up to `NEGLIGIBLE` in the ratio if `multiplier` is about right.
+
+        With its divergence, rounded.
+        """
         with ball.precision(BITS):
-            policy = self._from_near_the_edge(masses, multiplier)
-            return self._along_the_ray(masses) if policy is None else policy
+            policy, divergence = self._from_near_the_edge(masses, multiplier) or self._along_the_ray(masses)
+            return policy, float(divergence)
 
-    def _from_near_the_edge(self, masses: Array, multiplier: float) -> Array | None:
+    def _from_near_the_edge(self, masses: Array, multiplier: float) -> tuple[Array, arb] | None:
         """The same for a Q whose divergence is within 0.1 % of δ, by secants in t around 1; None if it is not."""
         target = masses / math.fsum(masses)
         direction = target - self.P
@@ -143,9 +153,9 @@ class Enclosure:
             value = float(divergence - self.radius)
             growth = (value - excess) / move if value != excess else growth
             policy, excess, step = trial, value, step + move
-        return policy if divergence <= self.radius and -excess <= 1e3 * enough else None
+        return (policy, divergence) if divergence <= self.radius and -excess <= 1e3 * enough else None
 
-    def _along_the_ray(self, masses: Array) -> Array:
+    def _along_the_ray(self, masses: Array) -> tuple[Array, arb]:
         """The same from any Q: the divergence is convex in t, and a bracketed false position finds where it exceeds δ.
 
         The ray is walked in `y`, `t = t_end (1 − e^{−y})`, where t_end takes the first token to 0: ratios near 0 stay exact.
@@ -153,8 +163,9 @@ class Enclosure:
         ratios = [q / p for p, q in zip(self.masses, self._normalised(masses), strict=True)]
         least = min(float(ratio) for ratio in ratios)
         reach = 1 - min(ratio for ratio in ratios if float(ratio) == least)
+        nowhere = self.P, arb(0)
         if not reach > 0:
-            return self.P
+            return nowhere
 
         def policy(y: float) -> Array:
             t = -arb(-y).expm1() / reach
@@ -164,8 +175,8 @@ class Enclosure:
         last = policy(high)
         divergence = self.divergence_at(last)
         if divergence <= self.radius:
-            return last
-        best, below, above, side = self.P, -self.radius, float(divergence - self.radius), 0
+            return last, divergence
+        best, below, above, side = nowhere, -self.radius, float(divergence - self.radius), 0
         while high - low > 2e-16 * high and high > 1e-60:
             weight = below / (below - above) if below < 0 and below < above < math.inf else 0.5
             middle = low + (high - low) * min(max(weight, 0.001), 0.999)
@@ -176,8 +187,8 @@ class Enclosure:
             value = float(divergence - self.radius)
             if divergence <= self.radius:  # Illinois: an end that stays twice counts half
                 if -value < 1e-14 * self.radius:
-                    return trial
-                best, low, below, above, side = trial, middle, value, above / 2 if side < 0 else above, -1
+                    return trial, divergence
+                best, low, below, above, side = (trial, divergence), middle, value, above / 2 if side < 0 else above, -1
             else:
                 high, above, below, side = middle, value, below / 2 if side > 0 else below, 1
         return best
@@ -265,6 +276,15 @@ class Enclosure:
                 if high < end and self.slope(low) <= s and self.slope(high) >= s:
                     return low, high
         return arb(FLOOR), end.mid()
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    """The least k < `HALVINGS` for which a property holds that then holds for all larger ones; `HALVINGS` if none."""
+    low, high = 0, HALVINGS
+    while low < high:
+        half = (low + high) // 2
+        low, high = (low, half) if holds(half) else (half + 1, high)
+    return low
 
 
 def _least(*bounds: arb) -> arb:
