@@ -46,7 +46,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write and print."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     settings = tyro.cli(Settings, prog="python -m benchmarks.convex_speed", args=given)
-    accepted = {"solves": (settings.solves, 1), "repeats": (settings.repeats, 1), **{f"tokens[{i}]": (n, 2) for i, n in enumerate(settings.tokens)}}
+    accepted = {
+        "solves": (settings.solves, 1),
+        "repeats": (settings.repeats, 1),
+        **{f"tokens[{i}]": (n, 2) for i, n in enumerate(settings.tokens)},
+    }
     for name, (value, least) in accepted.items():
         if value < least:
             print(f"error: {name} is {value}; accepted: an integer of at least {least}", file=sys.stderr)
