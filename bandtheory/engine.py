@@ -32,6 +32,7 @@ MAX_REFINED = 5_000  # per call; an expression without a stable evaluation would
 REACH = 690.0  # |log p| beyond which p itself is about to underflow and closed forms are left for the root finder
 LOG_ZERO_RADIUS = -1e9  # stands for log 0 where a generator is flat around 1 and its band at radius 0 is an interval
 PRECISE_REACH = 1e6  # |log p| beyond which no token is solved in high precision
+FAR = 2.0**40  # |log p| beyond which a double log z no longer resolves the root, and the bound is a straight line in log p
 
 
 @dataclass
@@ -108,6 +109,10 @@ class Engine:
         if rooted.any():
             part, keep = _take(prob, rooted)
             value[keep], error[keep] = self._root(part, radius.spread(rooted.size).log[keep], start, lower)
+            far = rooted & (prob.log_p < -FAR)
+            if far.any() and not lower:
+                value[far] = self._far(prob.log_p[far], radius.spread(far.size).log[far])
+                error[far] = 0.0
         edge = ~regular
         if edge.any():
             value[edge] = self._edge(prob.where(edge), radius.spread(edge.size).where(edge), lower)
@@ -163,6 +168,13 @@ class Engine:
         if not reduction.evaluator.everywhere:
             unknown |= np.minimum(prob.log_p, prob.log_not_p) < -REACH
         return value, np.where(unknown, np.inf, np.where(saturated | np.isinf(value), 0.0, error))
+
+    def _far(self, log_p: Floats, log_radius: Floats) -> Floats:
+        """The upper bound through its values at `FAR` and twice that: what bends it is logarithmic, below 1e-10 of it there."""
+        places = np.array([[-FAR], [-2 * FAR]])
+        prob = probability(np.broadcast_to(places, (2, log_p.size)).ravel(), None)
+        near, next_ = self._root(prob, np.tile(log_radius, 2), None, lower=False)[0].reshape(2, -1)
+        return near + (next_ - near) * (-log_p / FAR - 1)
 
     def _edge(self, prob: Probability, radius: Radius, lower: bool) -> Floats:
         """p = 1 and p = 0 (theorem 7), and δ = 0."""

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from bandtheory.torch import surrogate
 from bandtheory.torch.bounds import TensorBounds, log_bounds
+from bandtheory.torch.implicit import Evaluation, implicit_bounds, is_implicit
+from bandtheory.torch.lookup import is_tabulated
+from bandtheory.torch.surrogate import SurrogateSums
 
 if TYPE_CHECKING:
     from bandtheory.rules import Rule
@@ -77,6 +81,7 @@ def policy_loss(
     rule: Rule | str | TensorBounds,
     aggregation: Aggregation = "token-mean",
     dual_clip: float | None = None,
+    evaluation: Evaluation = "auto",
 ) -> tuple[Tensor, ClipStatistics]:
     """Clipped surrogate loss of a batch of token sequences, to be minimised.
 
@@ -111,6 +116,13 @@ def policy_loss(
             loss; given as bounds of a half dtype, they have its precision. Bounds must satisfy lower ≤ upper.
         aggregation: one of the three above.
         dual_clip: c > 1, or None. 3 is common, the BandPO runs used 10.
+        evaluation: how it is decided whether a token is clipped; loss, gradient and statistics do not depend on it, beyond
+            rounding. `"explicit"` computes both bounds of every token. `"implicit"` evaluates a band's divergence once, at the
+            ratio itself (`bandtheory.torch.implicit`), and solves for the bounds of clipped tokens alone; on any device but
+            the CPU, where shapes must not depend on data, for all bounds, which saves nothing. Rules without a root to save,
+            given bounds and generators that overflow are evaluated explicitly whatever is asked for. `"auto"` is implicit
+            where the root would be solved token by token: on the CPU, for a band without a closed form, in float64 (or in
+            float32 where the bounds have no table).
 
     Returns:
         The loss, 0-dim, float64 if `logp` or `old_logp` is float64 and float32 otherwise: everything is computed in that
@@ -119,22 +131,27 @@ def policy_loss(
 
     Raises:
         TypeError: an argument that is not a tensor or has a dtype not listed above; `rule` or `dual_clip` of a wrong type.
-        ValueError: shapes or devices that do not belong together, an unknown rule or aggregation, dual_clip ≤ 1.
+        ValueError: shapes or devices that do not belong together, an unknown rule, aggregation or evaluation, dual_clip ≤ 1.
 
     Sources: J. Schulman et al., arXiv 1707.06347 (clipped surrogate); D. Ye et al., arXiv 1912.09729 (dual clip);
     Q. Yu et al., arXiv 2503.14476 (token mean).
     """
-    if aggregation not in get_args(Aggregation):
-        raise ValueError(f"aggregation: {aggregation!r} is none of {', '.join(map(repr, get_args(Aggregation)))}")
+    for name, value, accepted in (("aggregation", aggregation, Aggregation), ("evaluation", evaluation, Evaluation)):
+        if value not in get_args(accepted):
+            raise ValueError(f"{name}: {value!r} is none of {', '.join(map(repr, get_args(accepted)))}")
     log_cap = _log_cap(dual_clip)
     _check_tensors(logp, old_logp, advantages, mask)
+    sums = _fused(logp, old_logp, advantages, mask, rule, log_cap, evaluation)
+    if sums is not None:
+        return _aggregate(sums.row_loss, sums.row_tokens, aggregation), _shares(*sums[2:])
     batch = _masked(logp, old_logp, advantages, mask)
-    bounds = _resolve(rule, old_logp.detach(), batch)
     with torch.no_grad():
+        bounds = _resolve(rule, old_logp.detach(), batch, evaluation)
         decision = _decide(batch, bounds, log_cap)
         statistics = _statistics(batch, decision)
     ratio = torch.exp(torch.where(decision.keeps, batch.log_ratio, decision.frozen))
-    return _aggregate(-batch.advantages * ratio, batch.valid, aggregation), statistics
+    sequence_loss = (-batch.advantages * ratio).sum(dim=-1)
+    return _aggregate(sequence_loss, batch.valid.count_nonzero(dim=-1), aggregation), statistics
 
 
 def _log_cap(dual_clip: float | None) -> float:
@@ -173,6 +190,33 @@ def _check_tensors(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Ten
         raise ValueError(f"advantages: shape {tuple(advantages.shape)} is none of {', '.join(map(str, accepted))}")
 
 
+def _fused(
+    logp: Tensor,
+    old_logp: Tensor,
+    advantages: Tensor,
+    mask: Tensor,
+    rule: Rule | str | TensorBounds,
+    log_cap: float,
+    evaluation: Evaluation,
+) -> SurrogateSums | None:
+    """All sums by the Triton kernel, where it runs and the rule has a table; None where the loss is computed eagerly."""
+    if torch.float64 in (logp.dtype, old_logp.dtype) or isinstance(rule, tuple | list | Tensor):
+        return None
+    text = rule if isinstance(rule, str) else str(rule)
+    if not surrogate.available(logp.device) or evaluation == "implicit" or not is_tabulated(text):
+        return None
+    length = logp.shape[-1]
+    per_token = advantages.shape == logp.shape
+    return surrogate.surrogate_sums(
+        logp.reshape(-1, length),
+        old_logp.reshape(-1, length),
+        advantages.reshape(-1, length if per_token else 1),
+        mask.reshape(-1, length),
+        text,
+        log_cap,
+    )
+
+
 def _masked(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) -> _Batch:
     """Replace what is masked before any arithmetic: 0·∞ in the backward pass is NaN, so masking the loss comes too late."""
     dtype = torch.float64 if torch.float64 in (logp.dtype, old_logp.dtype) else torch.float32
@@ -185,14 +229,23 @@ def _masked(logp: Tensor, old_logp: Tensor, advantages: Tensor, mask: Tensor) ->
     return _Batch(valid, log_ratio, torch.where(valid, per_token, 0.0))
 
 
-def _resolve(rule: Rule | str | TensorBounds, old_logp: Tensor, batch: _Batch) -> TensorBounds:
-    """Bounds of a rule in the computing dtype, or given bounds once they fit the batch. Anything may stand where masked."""
+def _resolve(rule: Rule | str | TensorBounds, old_logp: Tensor, batch: _Batch, evaluation: Evaluation) -> TensorBounds:
+    """Bounds of a rule in the computing dtype, or given bounds once they fit the batch. Anything may stand where masked.
+
+    Implicit bounds are infinite where they do not matter; what is made of them is the same.
+    """
     dtype = batch.log_ratio.dtype
     if not isinstance(rule, TensorBounds):
         if isinstance(rule, tuple | list | Tensor):
             raise TypeError(f"rule: expected a rule, a rule string or TensorBounds(lower, upper), got {type(rule).__name__}")
         # An ordinary value where masked: no rule then meets garbage, or a special case for nothing.
-        return log_bounds(torch.where(batch.valid, old_logp.to(dtype), _PLACEHOLDER_LOGP), rule)
+        old_logp = torch.where(batch.valid, old_logp.to(dtype), _PLACEHOLDER_LOGP)
+        if not is_implicit(evaluation, str(rule), dtype, old_logp.device.type):
+            return log_bounds(old_logp, rule)
+        # only a token that moves on in the direction of its advantage can be clipped by a bound
+        matters = batch.advantages.sign() * batch.log_ratio > 0
+        log_ratio = batch.log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
+        return implicit_bounds(torch.where(matters, log_ratio, 0.0), old_logp, rule)
     for name, bound in (("lower", rule.lower), ("upper", rule.upper)):
         if not isinstance(bound, Tensor) or not bound.is_floating_point():
             got = bound.dtype if isinstance(bound, Tensor) else type(bound).__name__
@@ -229,12 +282,10 @@ def _decide(batch: _Batch, bounds: TensorBounds, log_cap: float) -> _Decision:
     )
 
 
-def _aggregate(token_loss: Tensor, valid: Tensor, aggregation: Aggregation) -> Tensor:
-    """Mean or sum of the token losses (0 where masked), see `policy_loss`. Empty means are 0 by a divisor of at least 1."""
+def _aggregate(sequence_loss: Tensor, lengths: Tensor, aggregation: Aggregation) -> Tensor:
+    """A mean of sums over sequences, see `policy_loss`. Empty means are 0 by a divisor of at least 1."""
     if aggregation == "token-mean":
-        return token_loss.sum() / valid.count_nonzero().clamp(min=1)
-    lengths = valid.count_nonzero(dim=-1)
-    sequence_loss = token_loss.sum(dim=-1)
+        return sequence_loss.sum() / lengths.sum().clamp(min=1)
     if aggregation == "seq-mean-token-mean":
         sequence_loss = sequence_loss / lengths.clamp(min=1)
     return sequence_loss.sum() / lengths.count_nonzero().clamp(min=1)
@@ -242,21 +293,34 @@ def _aggregate(token_loss: Tensor, valid: Tensor, aggregation: Aggregation) -> T
 
 def _statistics(batch: _Batch, decision: _Decision) -> ClipStatistics:
     """Masked tokens have log-ratio 0 and advantage 0, so they drop out of every count and sum by themselves."""
-    tokens = batch.valid.count_nonzero().to(batch.log_ratio.dtype)
-    divisor = tokens.clamp(min=1)
     log_ratio = batch.log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
     excess = torch.expm1(log_ratio)  # r − 1: as exp(x) − 1 − x, the KL has no correct digit in float32 below x = 3e-4
-    if log_ratio.numel() == 0:  # known from the shape, so no synchronisation; amax refuses an empty tensor
-        ratio_max = torch.zeros_like(tokens)
-    else:
-        ratio_max = log_ratio.masked_fill(~batch.valid, -math.inf).amax().exp()
+    # Known from the shape, so no synchronisation; amax refuses an empty tensor.
+    empty = log_ratio.numel() == 0
+    return _shares(
+        batch.valid.count_nonzero().to(log_ratio.dtype),
+        decision.up.count_nonzero(),
+        decision.down.count_nonzero(),
+        decision.dual.count_nonzero(),
+        (batch.log_ratio.abs() > LOG_RATIO_LIMIT).count_nonzero(),
+        excess.sum(),
+        log_ratio.new_full((), -math.inf) if empty else log_ratio.masked_fill(~batch.valid, -math.inf).amax(),
+        (excess - log_ratio).clamp(min=0).sum(),
+    )
+
+
+def _shares(
+    tokens: Tensor, up: Tensor, down: Tensor, dual: Tensor, saturated: Tensor, excess: Tensor, log_ratio_max: Tensor, kl: Tensor
+) -> ClipStatistics:
+    """Statistics from sums over the valid tokens."""
+    divisor = tokens.clamp(min=1)
     return ClipStatistics(
         tokens=tokens,
-        clipped_up=decision.up.count_nonzero() / divisor,
-        clipped_down=decision.down.count_nonzero() / divisor,
-        dual_clipped=decision.dual.count_nonzero() / divisor,
-        saturated=(batch.log_ratio.abs() > LOG_RATIO_LIMIT).count_nonzero() / divisor,
-        ratio_mean=1 + excess.sum() / divisor,
-        ratio_max=ratio_max,
-        approximate_kl=(excess - log_ratio).clamp(min=0).sum() / divisor,
+        clipped_up=up / divisor,
+        clipped_down=down / divisor,
+        dual_clipped=dual / divisor,
+        saturated=saturated / divisor,
+        ratio_mean=1 + excess / divisor,
+        ratio_max=log_ratio_max.exp(),
+        approximate_kl=kl / divisor,
     )

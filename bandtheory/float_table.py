@@ -1,0 +1,208 @@
+"""A rule's bounds on every float: cubics over the bit pattern of a float32, and a plain list for 16-bit types.
+
+In training the bounds are functions of one float, the old log-probability. A float32 is a piecewise linear function of its bit
+pattern with a new piece at each power of two, so cutting the patterns into equal stretches cuts |log p| into 128 intervals an
+octave, over all 76 decades: no logarithm is taken to find the interval, and the place in it is exact. On nearly all of them a
+cubic is right to a small part of a unit in the last place. Where it is not (saturation, caps, kinks, log-ratios that fall to
+−∞ exponentially) the stretch is cut again, and in the end into single floats:
+
+    bits = pattern of |logp|                                 2³¹ patterns, those of NaN and ∞ among them
+    n = nodes[bits >> 16]
+    for (whole, part) in (16, 11), (11, 6), (6, 0):  if n < 0:  n = nodes[~n + ((bits >> part) mod 2^(whole − part))]
+    bound = c₀ + t (c₁ + t (c₂ + t c₃)),  c = rows[n],  t ∈ [−1, 1) the place in the stretch
+
+A cubic through four Chebyshev points is compared with the float64 bounds where its error is largest, and at the ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bandtheory.divergence import divergence
+from bandtheory.evaluation import evaluator
+from bandtheory.rules import Band, RelaxedBand, Rule, parse
+
+SHIFTS = (16, 11, 6, 0)  # a stretch of each level is 2**shift floats
+ROOTS = 2**31 >> SHIFTS[0]
+INFINITE = 0x7F800000  # the pattern of ∞; those above are NaN
+ENOUGH = 0.05  # error of a cubic, before rounding, in units in the last place of a float32
+STEEPEST = 1 / 8  # largest share of a bound that may come from the cubic's other terms: their rounding adds to its own
+MOST_REFINED = 4096  # stretches of a level; a rule that needs more has no table
+SIDES = 2
+
+_NODES = np.cos(np.pi * (2 * np.arange(4) + 1) / 8)  # zeros of T₄
+_EXTREMES = np.array([-math.sqrt(0.5), 0.0, math.sqrt(0.5)])  # where |T₄| = 1, as it is at the ends ±1
+_TO_COEFFICIENTS = np.linalg.inv(np.vander(_NODES, increasing=True))
+
+Floats = NDArray[np.float64]
+HALF_TYPES = ("float16", "bfloat16")
+
+
+class FloatTable(NamedTuple):
+    """Both log-bounds of one rule as functions of a float32, as the module describes.
+
+    Attributes:
+        nodes: int32, shape (N,). The first `ROOTS` belong to the stretches of the first level.
+        rows: float32, shape (R, 8): c₀ … c₃ of the lower bound, then of the upper bound, as log-ratios in nats.
+    """
+
+    nodes: NDArray[np.int32]
+    rows: NDArray[np.float32]
+
+
+@functools.lru_cache(maxsize=64)
+def float_table(rule: str) -> FloatTable | None:
+    """The table of a rule, given as its string, or None.
+
+    There is none for a rule that changes too abruptly in too many places, nor for a band whose float64 bounds are solved in
+    high precision token by token. Building takes 0.1 to 3 seconds and is done once for a rule.
+    """
+    parsed = parse(rule)
+    return _Builder(parsed).build() if _is_regular(parsed) else None
+
+
+@functools.lru_cache(maxsize=64)
+def half_table(rule: str, dtype: str) -> NDArray[np.uint16] | None:
+    """Bit patterns of both log-bounds by the bit pattern of logp, shape (65536, 2): the float64 bounds, rounded once.
+
+    None for a band whose float64 bounds are solved in high precision token by token.
+
+    Args:
+        rule: a rule's string.
+        dtype: "float16" or "bfloat16".
+    """
+    if dtype not in HALF_TYPES:
+        raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(repr, HALF_TYPES))}")
+    parsed = parse(rule)
+    if not _is_regular(parsed):
+        return None
+    patterns = np.arange(65536, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        if dtype == "float16":
+            logp = patterns.view(np.float16).astype(np.float64)
+        else:
+            logp = (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    unknown = np.isnan(logp)
+    bounds = np.stack(_log_bounds(parsed, np.where(unknown, -1.0, np.minimum(logp, 0.0))), axis=1)
+    bounds[unknown] = np.nan
+    return _to_half(bounds, dtype)
+
+
+def _is_regular(rule: Rule) -> bool:
+    """Whether a rule's float64 bounds cost the same, and are as good, for an array of any length."""
+    band = rule.band if isinstance(rule, RelaxedBand) else rule
+    return not isinstance(band, Band) or evaluator(divergence(band.divergence)).everywhere
+
+
+def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
+    """Bit patterns of the nearest 16-bit floats, ties to even, without the detour over float32 that would round twice."""
+    if dtype == "float16":
+        with np.errstate(over="ignore"):
+            return values.astype(np.float16).view(np.uint16)
+    with np.errstate(over="ignore", invalid="ignore"):
+        nearest = values.astype(np.float32)
+    # Rounding to odd in float32 keeps on which side of a tie of bfloat16 the double lies.
+    bits = nearest.view(np.uint32).copy()
+    inexact = np.isfinite(values) & np.isfinite(nearest) & (nearest.astype(np.float64) != values)
+    beyond = inexact & (np.abs(nearest.astype(np.float64)) > np.abs(values))
+    bits[beyond] -= 1
+    bits[inexact] |= 1
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
+
+
+def _log_bounds(rule: Rule, logp: Floats) -> tuple[Floats, Floats]:
+    bounds = rule.log_bounds(logp)
+    return np.broadcast_to(bounds.lower, logp.shape), np.broadcast_to(bounds.upper, logp.shape)
+
+
+class _Builder:
+    """Collects rows, and nodes but for those of the first level, which come first in the end."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.nodes: list[NDArray[np.int32]] = []
+        self.rows: list[NDArray[np.float32]] = []
+        self.row_count, self.node_count = 0, ROOTS
+
+    def build(self) -> FloatTable | None:
+        with np.errstate(all="ignore"):
+            self.unknown = self._add_rows(np.full((1, SIDES, 4), np.nan))
+            roots = self._level(np.arange(ROOTS, dtype=np.int64) << SHIFTS[0], 0)
+        if roots is None:
+            return None
+        return FloatTable(np.concatenate([roots, *self.nodes]), np.concatenate(self.rows))
+
+    def _level(self, starts: NDArray[np.int64], level: int) -> NDArray[np.int32] | None:
+        """Nodes of the stretches of one level that begin at these patterns, after those of the levels below them."""
+        if level == len(SHIFTS) - 1:
+            return self._singles(starts)
+        nodes, fits = self._cubics(starts, SHIFTS[level])
+        failed = starts[~fits]
+        if failed.size > MOST_REFINED:
+            return None
+        fanout = 1 << (SHIFTS[level] - SHIFTS[level + 1])
+        children = self._level((failed[:, None] + (np.arange(fanout) << SHIFTS[level + 1])).ravel(), level + 1)
+        if children is None:
+            return None
+        nodes[~fits] = ~(self._add_nodes(children) + fanout * np.arange(failed.size))
+        return nodes
+
+    def _bounds(self, logp: Floats) -> Floats:
+        """Both bounds in a last axis before which the shape of logp stays."""
+        lower, upper = _log_bounds(self.rule, logp.ravel())
+        return np.stack([lower, upper], axis=-1).reshape(*logp.shape, SIDES)
+
+    def _cubics(self, starts: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        """Row numbers of stretches of 2**shift patterns from `starts` on, and on which of them a cubic is precise."""
+        nodes, fits = np.full(starts.size, self.unknown[0]), starts > INFINITE
+        finite = np.flatnonzero(starts < INFINITE)
+        first, last = _float64(starts[finite]), _float64(starts[finite] + (1 << shift))
+        middle, half = (first + last) / 2, (last - first) / 2
+        places = np.concatenate([_NODES, _EXTREMES])
+        inner = self._bounds(-(middle[:, None] + half[:, None] * places))
+        values = np.concatenate([inner, self._bounds(-first)[:, None], self._bounds(-last)[:, None]], axis=1)
+        values[np.isinf(values.astype(np.float32))] *= np.inf  # what overflows a float32 is infinite
+        coefficients = np.einsum("ij,sjk->ski", _TO_COEFFICIENTS, values[:, :4])
+        constant = (values == values[:, :1]).all(axis=1)
+        coefficients[constant] = np.stack([values[:, 0][constant], *np.zeros((3, constant.sum()))], axis=-1)
+        powers = np.vander(np.concatenate([_EXTREMES, [-1.0, 1.0]]), 4, increasing=True)
+        error = np.abs(np.einsum("ti,ski->stk", powers, coefficients) - values[:, 4:])
+        precise = error <= ENOUGH * np.spacing(np.abs(values[:, 4:]).astype(np.float32)).astype(np.float64)
+        size = np.abs(coefficients)
+        flat = size[..., 1:].sum(axis=-1) <= STEEPEST * size[..., 0]
+        fitted = (constant | precise.all(axis=1) & flat).all(axis=1)
+        fits[finite[fitted]] = True
+        nodes[finite[fitted]] = self._add_rows(coefficients[fitted])
+        return nodes, fits
+
+    def _singles(self, patterns: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Row numbers of single floats."""
+        coefficients = np.zeros((patterns.size, SIDES, 4))
+        logp = np.where(patterns == INFINITE, -np.inf, -_float64(patterns))
+        coefficients[..., 0] = self._bounds(logp)
+        coefficients[patterns > INFINITE] = np.nan
+        return self._add_rows(coefficients)
+
+    def _add_rows(self, coefficients: Floats) -> NDArray[np.int32]:
+        """Their numbers."""
+        self.rows.append(coefficients.reshape(-1, 4 * SIDES).astype(np.float32))
+        self.row_count += len(coefficients)
+        return np.arange(self.row_count - len(coefficients), self.row_count, dtype=np.int32)
+
+    def _add_nodes(self, nodes: NDArray[np.int32]) -> int:
+        """Where they begin."""
+        self.nodes.append(nodes)
+        self.node_count += nodes.size
+        return self.node_count - nodes.size
+
+
+def _float64(patterns: NDArray[np.int64]) -> Floats:
+    """The numbers of float32 patterns; that of ∞ stands for 2¹²⁸, the end of the last stretch."""
+    finite = patterns < INFINITE
+    return np.where(finite, np.where(finite, patterns, 0).astype(np.int32).view(np.float32).astype(np.float64), 2.0**128)

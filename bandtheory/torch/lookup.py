@@ -1,0 +1,129 @@
+"""The tables of `bandtheory.float_table` on tensors: a gather by bit pattern and a cubic.
+
+Eager operations, for the CPU and for devices without Triton; `kernels_for` says where there is something faster.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from bandtheory.float_table import SHIFTS, float_table, half_table
+
+HALF_TYPES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
+CHUNK = 131_072  # tokens looked up at a time: the intermediates stay in cache, and in memory are a part of a long input
+
+
+class TensorTable(NamedTuple):
+    """A `FloatTable` on a device.
+
+    Attributes:
+        nodes: int32, shape (N,).
+        rows: float32, shape (R, 8): what a token needs lies side by side, in one piece of 32 bytes.
+        columns: the same as 8 tensors of shape (R,), which eager operations gather faster from.
+    """
+
+    nodes: Tensor
+    rows: Tensor
+    columns: tuple[Tensor, ...]
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def is_tabulated(rule: str) -> bool:
+    """Whether a rule has a table."""
+    return float_table(rule) is not None
+
+
+@functools.lru_cache(maxsize=128)
+def table_on(rule: str, device: torch.device) -> TensorTable | None:
+    """The table of a rule on a device; None for a rule that has none."""
+    table = float_table(rule)
+    if table is None:
+        return None
+    nodes, rows = (torch.from_numpy(array).to(device) for array in table)
+    return TensorTable(nodes, rows, tuple(column.contiguous() for column in rows.T))
+
+
+@functools.lru_cache(maxsize=128)
+def half_table_on(rule: str, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+    """Lower and upper bounds of float16 or bfloat16 by bit pattern, shape (65536, 2); None for a rule that has no table."""
+    table = half_table(rule, HALF_TYPES[dtype])
+    return None if table is None else torch.from_numpy(table).view(torch.int16).view(dtype).to(device)
+
+
+def kernels_for(device: torch.device) -> Any:
+    """`bandtheory.torch.kernels` where its kernels run on a device, else None."""
+    try:
+        from bandtheory.torch import kernels
+    except ImportError:
+        return None
+    return kernels if kernels.available(device) else None
+
+
+def look_up(logp: Tensor, table: TensorTable) -> tuple[Tensor, Tensor]:
+    """Both bounds of float32 log-probabilities of any shape; NaN stays NaN, and what is above 0 counts as 0."""
+    flat = logp.contiguous().view(-1)
+    lower, upper = torch.empty_like(flat), torch.empty_like(flat)
+    size = _chunk(flat)
+    for begin in range(0, flat.numel(), size):
+        chunk = slice(begin, begin + size)
+        row, place = _find(flat[chunk], table.nodes)
+        for coefficients, out in ((table.columns[:4], lower), (table.columns[4:], upper)):
+            _cubic(coefficients, row, place, out[chunk])
+    return lower.view(logp.shape), upper.view(logp.shape)
+
+
+def look_up_half(logp: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    """Both bounds of float16 or bfloat16 log-probabilities of any shape."""
+    flat = logp.contiguous().view(-1)
+    lower, upper = torch.empty_like(flat), torch.empty_like(flat)
+    size = _chunk(flat)
+    for begin in range(0, flat.numel(), size):
+        chunk = slice(begin, begin + size)
+        pattern = flat[chunk].view(torch.int16).to(torch.int32) & 0xFFFF
+        lower[chunk], upper[chunk] = (side.index_select(0, pattern) for side in table.T)
+    return lower.view(logp.shape), upper.view(logp.shape)
+
+
+def _chunk(flat: Tensor) -> int:
+    return CHUNK if flat.device.type == "cpu" else max(CHUNK, flat.numel() // 16)
+
+
+def _find(logp: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """The row of each token and its place t in the stretch that the row is for."""
+    bits = torch.clamp(logp, max=0.0).view(torch.int32).bitwise_and_(0x7FFF_FFFF)
+    row, place = nodes.index_select(0, bits >> SHIFTS[0]), _place(bits, SHIFTS[0])
+    if logp.device.type != "cpu":
+        return _refine(row, place, bits, nodes)
+    # On the CPU a shape may depend on the data, and few tokens are in a refined stretch.
+    where = (row < 0).nonzero().squeeze(1)
+    if where.numel():
+        row[where], place[where] = _refine(row[where], place[where], bits[where], nodes)
+    return row, place
+
+
+def _refine(row: Tensor, place: Tensor, bits: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """The same after going down to the stretch that has a row."""
+    for whole, part in itertools.pairwise(SHIFTS):
+        refined = row < 0
+        child = torch.where(refined, ~row + ((bits >> part) & ((1 << (whole - part)) - 1)), 0)
+        row = torch.where(refined, nodes.index_select(0, child), row)
+        if part:  # a single float has no place: its cubic is constant
+            place = torch.where(refined, _place(bits, part), place)
+    return row, place
+
+
+def _place(bits: Tensor, shift: int) -> Tensor:
+    """t ∈ [−1, 1) from the last `shift` bits: the mantissa of a float in [2, 4), less 3."""
+    return ((bits << (23 - shift)).bitwise_and_(0x7F_FFFF).bitwise_or_(0x4000_0000)).view(torch.float32).sub_(3.0)
+
+
+def _cubic(coefficients: tuple[Tensor, ...], row: Tensor, place: Tensor, out: Tensor) -> None:
+    value = coefficients[3].index_select(0, row)
+    for coefficient in coefficients[2:0:-1]:
+        value.mul_(place).add_(coefficient.index_select(0, row))
+    torch.addcmul(coefficients[0].index_select(0, row), value, place, out=out)
