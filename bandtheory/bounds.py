@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
+DOUBT = 1e-11  # what is solved in doubles up to a larger relative error is solved again in high precision
+
 
 @dataclass(frozen=True)
 class Bounds:
@@ -42,6 +44,7 @@ def log_bounds(
     divergence: str | FDivergence = "kl",
     delta: ArrayLike = 0.05,
     max_ratio: float | None = None,
+    doubt: float = DOUBT,
 ) -> Bounds:
     """Log-ratio bounds of the band `{ r : p f(r) + (1 − p) f((1 − r p)/(1 − p)) ≤ δ }`.
 
@@ -51,6 +54,7 @@ def log_bounds(
         divergence: a catalogue name, an expression in `u`, or an `FDivergence`.
         delta: radius of the trust region in nats, ≥ 0, a scalar or an array that broadcasts with p.
         max_ratio: cap on the upper bound as a ratio, ≥ 1; None for no cap.
+        doubt: estimated relative error of a log-bound beyond which it is solved again in 60 digits.
 
     Returns:
         Bounds of log-ratios in nats; `lower` is −inf where the band reaches 0.
@@ -76,7 +80,7 @@ def log_bounds(
         flat_radius = radius.ravel() if radius.size == 1 else np.broadcast_to(radius, shape).ravel()
         flat_log_p = np.broadcast_to(log_p, shape).ravel()
         flat_p = None if given_p is None else np.broadcast_to(given_p, shape).ravel()
-        lower, upper, account = engine.log_bounds(flat_log_p, flat_p, flat_radius)
+        lower, upper, account = engine.log_bounds(flat_log_p, flat_p, flat_radius, doubt)
     return Bounds(lower.reshape(shape), np.minimum(upper, cap).reshape(shape), f"{engine.method}; {account}")
 
 

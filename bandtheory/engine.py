@@ -1,8 +1,9 @@
 """A divergence compiled for numpy: which method gives which token's bounds, and what is done about rounding.
 
 A bound comes from the closed form where `closed_form_search` found one, else from the root finder of `reduction`. Each carries
-an estimate of its own rounding error; the few tokens where that exceeds 1e-11 (a lower bound about to reach 0 is the difference
-of two nearly equal numbers) are solved again in high precision. So the accuracy does not depend on where p happens to lie.
+an estimate of its own rounding error; the few tokens where that exceeds a doubt, 1e-11 unless said otherwise, are solved again
+in high precision (a lower bound about to reach 0 is the difference of two nearly equal numbers). So the accuracy does not
+depend on where p happens to lie.
 """
 
 from __future__ import annotations
@@ -26,7 +27,6 @@ Floats = NDArray[np.float64]
 Given = tuple[Floats | None, Floats | None]  # (log p, None) or (None, p): whichever the caller knows exactly
 
 BLOCK = 16_384  # tokens evaluated at a time, so that the intermediates stay in cache
-DOUBT = 1e-11  # a larger estimated relative error of a log-bound sends the token to high precision
 CLOSED_FORM_ERROR = 1e-15  # relative error of a closed form; of its complement ratio c it is this over c
 MAX_REFINED = 5_000  # per call; an expression without a stable evaluation would otherwise send every token to high precision
 REACH = 690.0  # |log p| beyond which p itself is about to underflow and closed forms are left for the root finder
@@ -39,6 +39,7 @@ FAR = 2.0**40  # |log p| beyond which a double log z no longer resolves the root
 class Account:
     """How many bounds were solved in high precision, and the largest estimated relative error among the others."""
 
+    doubt: float
     refined: int = 0
     error: float = 0.0
 
@@ -63,9 +64,9 @@ class Engine:
         # a band of radius 0 that is more than the point 1 follows from the closed form like any other
         self.zero_is_regular = isinstance(form, PowerForm) and form.offset != 0
 
-    def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats) -> tuple[Floats, Floats, Account]:
+    def log_bounds(self, log_p: Floats, p: Floats | None, delta: Floats, doubt: float) -> tuple[Floats, Floats, Account]:
         """Lower and upper log-ratios of N tokens, and what was done about rounding; `delta` is of shape (N,) or (1,)."""
-        lower, upper, account = np.empty_like(log_p), np.empty_like(log_p), Account()
+        lower, upper, account = np.empty_like(log_p), np.empty_like(log_p), Account(doubt)
         radius = f_radius(self.divergence, delta)
         starts = self._starts(log_p, radius)
         for begin in range(0, log_p.size, BLOCK):
@@ -95,7 +96,7 @@ class Engine:
         nearer = np.minimum(prob.log_p, prob.log_not_p)
         positive = self.zero_is_regular or radius.given.min(initial=np.inf) > 0
         if self.closed and positive and nearer.min(initial=0.0) > -REACH:
-            value, error = self._closed(self.closed, prob, radius, lower)
+            value, error = self._closed(self.closed, prob, radius, lower, account.doubt)
             self._refine(value, error, nearer, radius.given, given, account, lower)
             return value
         regular = np.isfinite(nearer) & np.isfinite(np.maximum(prob.log_p, prob.log_not_p))
@@ -104,15 +105,16 @@ class Engine:
         closed = regular & (nearer > -REACH) if self.closed else np.zeros_like(regular)
         value, error = np.full_like(prob.log_p, np.nan), np.zeros_like(prob.log_p)
         if self.closed and closed.any():
-            value[closed], error[closed] = self._closed(self.closed, prob.where(closed), radius.where(closed), lower)
-        rooted = regular & ~closed
+            value[closed], error[closed] = self._closed(
+                self.closed, prob.where(closed), radius.where(closed), lower, account.doubt
+            )
+        far = regular & ~closed & (prob.log_p < -FAR) & (not lower)
+        if far.any():
+            value[far] = self._far(prob.log_p[far], radius.spread(far.size).log[far])
+        rooted = regular & ~closed & ~far
         if rooted.any():
             part, keep = _take(prob, rooted)
             value[keep], error[keep] = self._root(part, radius.spread(rooted.size).log[keep], start, lower)
-            far = rooted & (prob.log_p < -FAR)
-            if far.any() and not lower:
-                value[far] = self._far(prob.log_p[far], radius.spread(far.size).log[far])
-                error[far] = 0.0
         edge = ~regular
         if edge.any():
             value[edge] = self._edge(prob.where(edge), radius.spread(edge.size).where(edge), lower)
@@ -124,14 +126,14 @@ class Engine:
     ) -> None:
         """Solve the doubtful tokens again in high precision, in place, and enter the errors of the others in the account."""
         unknown = np.isnan(value)
-        if np.ndim(error) == 0 and error <= DOUBT and not unknown.any():
+        if np.ndim(error) == 0 and error <= account.doubt and not unknown.any():
             account.error = max(account.error, float(error))
             return
         error = np.where(unknown, np.inf, error)
         beyond = nearer < -PRECISE_REACH
         if self.reduction.evaluator.everywhere:
             error[beyond] = 0.0  # the estimate takes |log p| for a rounding error, of which the ratio of two such is free
-        doubtful, delta = np.flatnonzero(~(error <= DOUBT) & ~beyond), np.broadcast_to(delta, value.shape)
+        doubtful, delta = np.flatnonzero(~(error <= account.doubt) & ~beyond), np.broadcast_to(delta, value.shape)
         # the doubts about an accurate evaluation are few tokens near saturation; those about another may be all tokens
         limit = doubtful.size if self.reduction.evaluator.everywhere else account.left
         for i in doubtful[np.argsort(-error[doubtful], kind="stable")][:limit]:
@@ -141,7 +143,7 @@ class Engine:
             account.refined += 1
         account.error = max(account.error, float(error.max(initial=0.0)))
 
-    def _closed(self, form: ClosedForm, prob: Probability, radius: Radius, lower: bool) -> tuple[Floats, Any]:
+    def _closed(self, form: ClosedForm, prob: Probability, radius: Radius, lower: bool, doubt: float) -> tuple[Floats, Any]:
         """The bound, and its estimated relative error."""
         if not lower:
             return form.log_ratio(prob, radius), CLOSED_FORM_ERROR
@@ -150,7 +152,7 @@ class Engine:
             return log_c, CLOSED_FORM_ERROR
         size = np.abs(margin)
         worst = CLOSED_FORM_ERROR / size.min()
-        return log_c, worst if worst <= DOUBT else CLOSED_FORM_ERROR / size
+        return log_c, worst if worst <= doubt else CLOSED_FORM_ERROR / size
 
     def _root(self, prob: Probability, log_radius: Floats, start: StartTable | None, lower: bool) -> tuple[Floats, Floats]:
         """The bound, and its estimated relative error (infinite where even saturation is undecided)."""
@@ -170,11 +172,12 @@ class Engine:
         return value, np.where(unknown, np.inf, np.where(saturated | np.isinf(value), 0.0, error))
 
     def _far(self, log_p: Floats, log_radius: Floats) -> Floats:
-        """The upper bound through its values at `FAR` and twice that: what bends it is logarithmic, below 1e-10 of it there."""
-        places = np.array([[-FAR], [-2 * FAR]])
-        prob = probability(np.broadcast_to(places, (2, log_p.size)).ravel(), None)
-        near, next_ = self._root(prob, np.tile(log_radius, 2), None, lower=False)[0].reshape(2, -1)
-        return near + (next_ - near) * (-log_p / FAR - 1)
+        """The upper bound through its values at `FAR` and twice that: what bends it is logarithmic, below 1e-11 of it there."""
+        levels, index = np.unique(log_radius, return_inverse=True)
+        prob = probability(np.repeat([-FAR, -2 * FAR], levels.size), None)
+        near, further = self._root(prob, np.tile(levels, 2), None, lower=False)[0].reshape(2, -1)[:, index]
+        line: Floats = near + (further - near) * (-log_p / FAR - 1)
+        return line
 
     def _edge(self, prob: Probability, radius: Radius, lower: bool) -> Floats:
         """p = 1 and p = 0 (theorem 7), and δ = 0."""

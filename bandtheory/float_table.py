@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bandtheory.bounds import DOUBT
 from bandtheory.divergence import divergence
 from bandtheory.evaluation import evaluator
 from bandtheory.rules import Band, RelaxedBand, Rule, parse
@@ -32,6 +33,7 @@ ROOTS = 2**31 >> SHIFTS[0]
 INFINITE = 0x7F800000  # the pattern of ∞; those above are NaN
 ENOUGH = 0.05  # error of a cubic, before rounding, in units in the last place of a float32
 STEEPEST = 1 / 8  # largest share of a bound that may come from the cubic's other terms: their rounding adds to its own
+FLOAT32_DOUBT = 1e-9  # relative error of a float64 bound that is worth 60 digits: a hundredth of a float32's last place
 MOST_REFINED = 4096  # stretches of a level; a rule that needs more has no table
 SIDES = 2
 
@@ -60,7 +62,8 @@ def float_table(rule: str) -> FloatTable | None:
     """The table of a rule, given as its string, or None.
 
     There is none for a rule that changes too abruptly in too many places, nor for a band whose float64 bounds are solved in
-    high precision token by token. Building takes 0.1 to 3 seconds and is done once for a rule.
+    high precision token by token (`exp(u)`, or a generator that is flat around 1 at radius 0). Building takes 0.1 to 3 seconds
+    and is done once for a rule.
     """
     parsed = parse(rule)
     return _Builder(parsed).build() if _is_regular(parsed) else None
@@ -94,9 +97,12 @@ def half_table(rule: str, dtype: str) -> NDArray[np.uint16] | None:
 
 
 def _is_regular(rule: Rule) -> bool:
-    """Whether a rule's float64 bounds cost the same, and are as good, for an array of any length."""
+    """Whether a rule's float64 bounds cost about the same, and are as good, for an array of any length."""
     band = rule.band if isinstance(rule, RelaxedBand) else rule
-    return not isinstance(band, Band) or evaluator(divergence(band.divergence)).everywhere
+    if not isinstance(band, Band):
+        return True
+    compiled = evaluator(divergence(band.divergence))
+    return compiled.everywhere and (band.delta > 0 or not compiled.flat)
 
 
 def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
@@ -116,8 +122,8 @@ def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
-def _log_bounds(rule: Rule, logp: Floats) -> tuple[Floats, Floats]:
-    bounds = rule.log_bounds(logp)
+def _log_bounds(rule: Rule, logp: Floats, doubt: float = DOUBT) -> tuple[Floats, Floats]:
+    bounds = rule.log_bounds(logp, doubt=doubt) if isinstance(rule, Band | RelaxedBand) else rule.log_bounds(logp)
     return np.broadcast_to(bounds.lower, logp.shape), np.broadcast_to(bounds.upper, logp.shape)
 
 
@@ -155,7 +161,7 @@ class _Builder:
 
     def _bounds(self, logp: Floats) -> Floats:
         """Both bounds in a last axis before which the shape of logp stays."""
-        lower, upper = _log_bounds(self.rule, logp.ravel())
+        lower, upper = _log_bounds(self.rule, logp.ravel(), FLOAT32_DOUBT)
         return np.stack([lower, upper], axis=-1).reshape(*logp.shape, SIDES)
 
     def _cubics(self, starts: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:

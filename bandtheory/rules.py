@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bandtheory.bounds import Bounds, log_bounds
+from bandtheory.bounds import DOUBT, Bounds, log_bounds
 from bandtheory.catalogue import BY_NAME
 from bandtheory.divergence import divergence as find_divergence
 
@@ -112,9 +112,9 @@ class Band:
         if self.max_ratio == math.inf:
             object.__setattr__(self, "max_ratio", None)
 
-    def log_bounds(self, logp: ArrayLike) -> Bounds:
-        """Log-ratio bounds for old log-probabilities (nats) of any shape."""
-        return log_bounds(logp=logp, divergence=self.divergence, delta=self.delta, max_ratio=self.max_ratio)
+    def log_bounds(self, logp: ArrayLike, *, doubt: float = DOUBT) -> Bounds:
+        """Log-ratio bounds for old log-probabilities (nats) of any shape; `doubt` as in `bandtheory.log_bounds`."""
+        return log_bounds(logp=logp, divergence=self.divergence, delta=self.delta, max_ratio=self.max_ratio, doubt=doubt)
 
     def __str__(self) -> str:
         cap = "" if self.max_ratio is None else f":{_text(self.max_ratio)}"
@@ -144,9 +144,9 @@ class RelaxedBand:
     def clip(self) -> RatioClip:
         return RatioClip(self.low, self.high)
 
-    def log_bounds(self, logp: ArrayLike) -> Bounds:
-        """Log-ratio bounds for old log-probabilities (nats) of any shape."""
-        band = self.band.log_bounds(logp)
+    def log_bounds(self, logp: ArrayLike, *, doubt: float = DOUBT) -> Bounds:
+        """Log-ratio bounds for old log-probabilities (nats) of any shape; `doubt` as in `bandtheory.log_bounds`."""
+        band = self.band.log_bounds(logp, doubt=doubt)
         low, high = self.clip.log_interval
         cap = math.inf if self.max_ratio is None else math.log(self.max_ratio)
         return Bounds(np.minimum(band.lower, low), np.minimum(np.maximum(band.upper, high), cap), band.evidence)

@@ -30,11 +30,12 @@ from bandtheory.reduction import Probability
 from bandtheory.rules import Band, RelaxedBand, Rule, parse
 from bandtheory.torch.bounds import TensorBounds, log_bounds
 from bandtheory.torch.lookup import is_tabulated
+from bandtheory.torch.tracing import constant
 
 Evaluation = Literal["auto", "explicit", "implicit"]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def is_implicit(evaluation: Evaluation, rule: str, dtype: torch.dtype, device: str) -> bool:
     """Whether the loss decides about clipping by `g` rather than by bounds, for tensors of a dtype on a type of device.
 

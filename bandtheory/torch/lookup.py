@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from bandtheory.float_table import SHIFTS, float_table, half_table
+from bandtheory.torch.tracing import constant
 
 HALF_TYPES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
 CHUNK = 131_072  # tokens looked up at a time: the intermediates stay in cache, and in memory are a part of a long input
@@ -32,7 +33,7 @@ class TensorTable(NamedTuple):
     columns: tuple[Tensor, ...]
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def is_tabulated(rule: str) -> bool:
     """Whether a rule has a table."""
     return float_table(rule) is not None

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bandtheory.torch.lookup import kernels_for, table_on
+from bandtheory.torch.tracing import constant
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LOSS, _TOKENS, _LOG_RATIO_MAX = 0, 1, 7  # places in `bandtheory.torch.kernels.PARTIALS`
@@ -45,7 +46,7 @@ class SurrogateSums(NamedTuple):
     approximate_kl: Tensor
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant
 def available(device: torch.device | str) -> bool:
     """Whether `surrogate_sums` can run on tensors of `device`: Triton is installed and compiles for it or interprets."""
     return kernels_for(torch.device(device)) is not None

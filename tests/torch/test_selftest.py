@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from bandtheory.catalogue import examples
-from bandtheory.torch import TensorBounds, log_bounds, policy_loss, selftest
-from bandtheory.torch.selftest import Interval, deviation, expected, main, rank
+from bandtheory.torch import TensorBounds, log_bounds, policy_loss, selftest, selftest_checks
+from bandtheory.torch.selftest import main
+from bandtheory.torch.selftest_checks import Interval, deviation, expected, rank
 
 CPU = torch.device("cpu")
 QUICK = ["--device", "cpu", "--no-speed", "--workers", "1"]
@@ -59,7 +60,7 @@ def test_it_names_the_bounds_that_are_off(
             bounds[side][last] *= 1 + step
         return TensorBounds(*bounds)
 
-    monkeypatch.setattr(selftest, "log_bounds", wrong)
+    monkeypatch.setattr(selftest_checks, "log_bounds", wrong)
     assert main([*QUICK, "--json", "--rules", "band:tv:0.05", "clip"]) == 1
     assert failed(capsys) == ["bounds of band:tv:0.05"]
 
@@ -69,7 +70,7 @@ def test_it_names_the_loss_whose_sign_is_flipped(monkeypatch: pytest.MonkeyPatch
         loss, statistics = policy_loss(*arguments, **options)
         return -loss, statistics
 
-    monkeypatch.setattr(selftest, "policy_loss", flipped)
+    monkeypatch.setattr(selftest_checks, "policy_loss", flipped)
     assert main([*QUICK, "--json", "--rules", "clip"]) == 1
     assert failed(capsys) == ["loss and gradient, clip:0.2,0.28", "loss and gradient, band:kl:0.05:10"]
 
@@ -81,7 +82,7 @@ def test_it_names_the_loss_that_clips_on_one_side_only(
         lower, upper = log_bounds(old_logp, rule)
         return policy_loss(rule=TensorBounds(torch.full_like(lower, -math.inf), upper), old_logp=old_logp, **options)
 
-    monkeypatch.setattr(selftest, "policy_loss", one_sided)
+    monkeypatch.setattr(selftest_checks, "policy_loss", one_sided)
     assert main([*QUICK, "--rules", "clip"]) == 1
     assert "FAILED: loss and gradient, clip:0.2,0.28" in capsys.readouterr().out
 
@@ -90,7 +91,7 @@ def test_an_operation_that_raises_has_failed(monkeypatch: pytest.MonkeyPatch, ca
     def broken(logp: Tensor, rule: str) -> TensorBounds:
         raise RuntimeError("no kernel image is available\nand more")
 
-    monkeypatch.setattr(selftest, "log_bounds", broken)
+    monkeypatch.setattr(selftest_checks, "log_bounds", broken)
     assert main([*QUICK, "--json", "--rules", "clip"]) == 1
     (check,) = [check for check in json.loads(capsys.readouterr().out)["checks"] if not check["passed"]]
     assert check == {
@@ -106,7 +107,7 @@ def test_speed_is_judged_against_pearson(seconds: float, passed: bool, monkeypat
     if passed:
         assert "3.00 times" in selftest.speed_job(CPU)
     else:
-        with pytest.raises(selftest.Failure, match=r"3\.10 times"):
+        with pytest.raises(selftest_checks.Failure, match=r"3\.10 times"):
             selftest.speed_job(CPU)
 
 
