@@ -143,7 +143,7 @@ def test_every_dependency_is_pinned(pyproject: dict[str, Any]) -> None:
     project = pyproject["project"]
     wanted = [*project["dependencies"], *(line for lines in project["optional-dependencies"].values() for line in lines)]
     names = {re.sub("[-_.]+", "-", re.split(r"[\[<>=!~; ]", line)[0]).lower() for line in wanted} - {"bandtheory"}
-    assert names - set(_pins()) == set()
+    assert names - set(_pins()) == {"triton"}  # torch for CUDA pins its own
 
 
 def test_pins_name_no_build_of_one_machine() -> None:

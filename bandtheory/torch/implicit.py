@@ -29,6 +29,7 @@ from bandtheory.radius import f_radius
 from bandtheory.reduction import Probability
 from bandtheory.rules import Band, RelaxedBand, Rule, parse
 from bandtheory.torch.bounds import TensorBounds, log_bounds
+from bandtheory.torch.formulas import host_bounds
 from bandtheory.torch.lookup import is_tabulated
 from bandtheory.torch.tracing import constant
 
@@ -86,7 +87,9 @@ def _of_the_clipped(log_ratio: Tensor, old_logp: Tensor, rule: str) -> tuple[Ten
     lower, upper = torch.full_like(ratios, -math.inf), torch.full_like(ratios, math.inf)
     blocks = torch.split(ratios.nonzero().squeeze(-1), BLOCK)
     clipped = torch.cat([block[test(ratios[block].double(), logps[block].double())] for block in blocks])
-    lower[clipped], upper[clipped] = _beyond(ratios[clipped], log_bounds(logps[clipped], rule))
+    # Solved, not looked up: these are few, and a radius that changes at every step then never needs a table.
+    bounds = TensorBounds(*(side.to(ratios.dtype) for side in host_bounds(logps[clipped].double().clamp(max=0.0), rule)))
+    lower[clipped], upper[clipped] = _beyond(ratios[clipped], bounds)
     return lower.reshape(log_ratio.shape), upper.reshape(log_ratio.shape)
 
 

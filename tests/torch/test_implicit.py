@@ -285,8 +285,8 @@ def test_any_shape(shape: tuple[int, ...], loss_and_gradient: LossAndGradient) -
 def test_only_clipped_tokens_are_solved(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = _batch_around("band:kl:0.05", seed=6)
     solved = []
-    original = implicit.log_bounds
-    monkeypatch.setattr(implicit, "log_bounds", lambda logp, rule: solved.append(logp.numel()) or original(logp, rule))
+    original = implicit.host_bounds
+    monkeypatch.setattr(implicit, "host_bounds", lambda logp, rule: solved.append(logp.numel()) or original(logp, rule))
     statistics = policy_loss(**batch, rule="band:kl:0.05", evaluation="implicit")[1]
     clipped = (statistics.clipped_up + statistics.clipped_down) * statistics.tokens
     assert solved == [round(clipped.item())]
