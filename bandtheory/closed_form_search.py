@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
 from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, resolve_kinks, settle_kinks, tame
+from bandtheory.high_precision import digits
 
 if TYPE_CHECKING:
     import sympy
@@ -147,7 +148,7 @@ def _homogeneity(g: Any) -> sympy.Rational | None:
     import mpmath
     import sympy
 
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         exponents = []
         for P in (mpmath.mpf("0.2"), mpmath.mpf("0.7")):
             values = [g(v, P, 1 - P) for v in (mpmath.mpf("0.05"), mpmath.mpf("0.1"), mpmath.mpf("0.8"))]
@@ -220,7 +221,7 @@ def _satisfies_constraint(complement: sympy.Expr, below: sympy.Expr, above: symp
     evaluate = sympy.lambdify((p, m, delta), complement, "mpmath")
     f_below, f_above = (sympy.lambdify(u, e, "mpmath") for e in (below, above))
     checked = 0
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         limit = sympy.limit(resolve_kinks(below, 2.0**-1000), u, 0, "+")
         at_zero = mpmath.inf if limit == sympy.oo else mpmath.mpf(sympy.N(limit, _DIGITS))
         for P, D in itertools.product(_CHECKED_P, _CHECKED_DELTA):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from bandtheory import expressions
 from bandtheory.divergence import FDivergence
+from bandtheory.high_precision import digits
 
 if TYPE_CHECKING:
     import mpmath
@@ -35,7 +36,7 @@ def convexity_fault(divergence: FDivergence) -> str | None:
     import sympy
 
     f = sympy.lambdify(expressions.symbol(), divergence.generator, "mpmath")
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         try:
             value = f(mpmath.mpf(1))
         except ZeroDivisionError:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from bandtheory import expressions
 from bandtheory.catalogue import DECLARATIONS, ParameterError, catalogue, find, number_text
+from bandtheory.high_precision import digits
 
 if TYPE_CHECKING:
     import sympy
@@ -135,7 +136,7 @@ def _limit(expression: sympy.Expr, at_infinity: bool) -> sympy.Expr:
             return sympy.limit(sympy.expand(expression), u, sympy.oo)
         return sympy.limit(expression, u, 0, "+")
     function = sympy.lambdify(u, expression, "mpmath")
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         near, far = (mpmath.mpmathify(function(mpmath.mpf(10) ** (k if at_infinity else -k))) for k in (1000, 2000))
         if abs(far - near) < mpmath.mpf(10) ** -30 * (1 + abs(far)):
             return sympy.Float(far, 60)

@@ -8,6 +8,7 @@ depend on where p happens to lie.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,7 @@ class Engine:
         form = closed_form(divergence)
         self.closed: ClosedForm | None = None if form is None else ClosedForm(form, np)
         self.method = "root" if form is None else "closed form"
+        self.reach = math.inf if isinstance(form, PowerForm) else REACH  # a power form is evaluated in logarithms throughout
         # a band of radius 0 that is more than the point 1 follows from the closed form like any other
         self.zero_is_regular = isinstance(form, PowerForm) and form.offset != 0
 
@@ -95,14 +97,14 @@ class Engine:
         """`log r` of the upper bound of prob, or its `log c`, which is the lower bound of the token that prob mirrors."""
         nearer = np.minimum(prob.log_p, prob.log_not_p)
         positive = self.zero_is_regular or radius.given.min(initial=np.inf) > 0
-        if self.closed and positive and nearer.min(initial=0.0) > -REACH:
+        if self.closed and positive and nearer.min(initial=0.0) > -self.reach:
             value, error = self._closed(self.closed, prob, radius, lower, account.doubt)
             self._refine(value, error, nearer, radius.given, given, account, lower)
             return value
         regular = np.isfinite(nearer) & np.isfinite(np.maximum(prob.log_p, prob.log_not_p))
         if not positive:
             regular &= radius.given > 0
-        closed = regular & (nearer > -REACH) if self.closed else np.zeros_like(regular)
+        closed = regular & (nearer > -self.reach) if self.closed else np.zeros_like(regular)
         value, error = np.full_like(prob.log_p, np.nan), np.zeros_like(prob.log_p)
         if self.closed and closed.any():
             value[closed], error[closed] = self._closed(

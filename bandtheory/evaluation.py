@@ -26,6 +26,7 @@ import numpy as np
 from bandtheory import expressions
 from bandtheory.array_code import Array, lambdify
 from bandtheory.divergence import MAX_TERMS, FDivergence, expanded_size, settle_kinks, tame
+from bandtheory.high_precision import digits
 
 if TYPE_CHECKING:
     import sympy
@@ -170,7 +171,7 @@ def _compile(expression: sympy.Expr) -> HalfGenerator:
     def exact(x: Any) -> Any:
         return mpmath.mpf(f(mpmath.exp(x)))
 
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         reference: list[Any] = []
         for x in _grid():
             if reference and reference[-1] > mpmath.mpf(10) ** 30_000_000:

@@ -18,12 +18,14 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandtheory.bounds import DOUBT
+from bandtheory.closed_form_search import PowerForm, closed_form
 from bandtheory.divergence import divergence
 from bandtheory.evaluation import evaluator
 from bandtheory.rules import Band, RelaxedBand, Rule, parse
@@ -43,6 +45,7 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(_NODES, increasing=True))
 
 Floats = NDArray[np.float64]
 HALF_TYPES = ("float16", "bfloat16")
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class FloatTable(NamedTuple):
@@ -57,16 +60,17 @@ class FloatTable(NamedTuple):
     rows: NDArray[np.float32]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def float_table(rule: str) -> FloatTable | None:
     """The table of a rule, given as its string, or None.
 
     There is none for a rule that changes too abruptly in too many places, nor for a band whose float64 bounds are solved in
-    high precision token by token (`exp(u)`, or a generator that is flat around 1 at radius 0). Building takes 0.1 to 3 seconds
-    and is done once for a rule.
+    high precision token by token (`exp(u - 1) - u`, or a generator that is flat around 1 at radius 0). Building takes 0.1 to
+    3 seconds, up to 30 where a band saturates as p → 1, and is done once for a rule.
     """
     parsed = parse(rule)
-    return _Builder(parsed).build() if _is_regular(parsed) else None
+    with _ONE_AT_A_TIME:
+        return _Builder(parsed).build() if _is_regular(parsed) else None
 
 
 @functools.lru_cache(maxsize=64)
@@ -101,8 +105,9 @@ def _is_regular(rule: Rule) -> bool:
     band = rule.band if isinstance(rule, RelaxedBand) else rule
     if not isinstance(band, Band):
         return True
-    compiled = evaluator(divergence(band.divergence))
-    return compiled.everywhere and (band.delta > 0 or not compiled.flat)
+    resolved = divergence(band.divergence)
+    compiled, form = evaluator(resolved), closed_form(resolved)
+    return (compiled.everywhere or isinstance(form, PowerForm)) and (band.delta > 0 or not compiled.flat)
 
 
 def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:

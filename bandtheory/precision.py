@@ -8,6 +8,7 @@ from typing import Any
 
 from bandtheory import expressions
 from bandtheory.divergence import FDivergence
+from bandtheory.high_precision import digits
 from bandtheory.radius import precise_radius
 
 _DIGITS = 60
@@ -24,8 +25,8 @@ def solve_precisely(divergence: FDivergence, log_p: float | None, p: float | Non
     import mpmath
 
     f, at_zero = _generator(divergence)
-    digits = _DIGITS if divergence.radius == "delta" else _DIGITS_OF_A_RADIUS
-    with mpmath.workdps(digits):
+    decimals = _DIGITS if divergence.radius == "delta" else _DIGITS_OF_A_RADIUS
+    with digits(decimals):
         token = _probability(log_p, p)
         prob, not_prob = reversed(token) if lower else token
         radius = precise_radius(divergence, delta)
@@ -39,7 +40,7 @@ def solve_precisely(divergence: FDivergence, log_p: float | None, p: float | Non
 
         if at_zero is not None:
             level = prob * f(1 / prob) + not_prob * at_zero
-            if level <= radius * (1 + mpmath.mpf(10) ** (20 - digits)):
+            if level <= radius * (1 + mpmath.mpf(10) ** (20 - decimals)):
                 return -float("inf") if lower else _minus_log(prob, not_prob, -mpmath.inf)
         low, high = mpmath.mpf(0), mpmath.mpf(1)
         while excess(high) < 0:
@@ -65,7 +66,7 @@ def _generator(divergence: FDivergence) -> tuple[Callable[[Any], Any], Any]:
     import sympy
 
     at_zero = divergence.value_at_zero + divergence.slope_at_one
-    with mpmath.workdps(_DIGITS_OF_A_RADIUS):
+    with digits(_DIGITS_OF_A_RADIUS):
         value = None if at_zero == sympy.oo else mpmath.mpf(sympy.N(at_zero, _DIGITS_OF_A_RADIUS))
     return sympy.lambdify(expressions.symbol(), divergence.tilted, "mpmath"), value
 

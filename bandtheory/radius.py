@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bandtheory import expressions
 from bandtheory.array_code import Array, lambdify
 from bandtheory.divergence import FDivergence
+from bandtheory.high_precision import digits
 
 _DIGITS = 60
 
@@ -58,7 +59,7 @@ def _array_code(divergence: FDivergence) -> Callable[..., NDArray[np.float64]]:
 def _log_radius(divergence: FDivergence, delta: float) -> float:
     import mpmath
 
-    with mpmath.workdps(_DIGITS):
+    with digits(_DIGITS):
         return float(mpmath.log(precise_radius(divergence, delta)))
 
 

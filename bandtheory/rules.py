@@ -80,8 +80,8 @@ class AdaptiveClip:
             return Bounds(*self.log_bounds_in(np, _checked(logp)), "closed form")
 
     def log_bounds_in(self, xp: Any, logp: Any) -> tuple[Any, Any]:
-        """The formula in an array namespace (numpy or torch); `4ε/p` is formed in the exponent, where ε = 0 has no 0·∞."""
-        low, high = (math.log(4 * epsilon) if epsilon else -math.inf for epsilon in (self.low, self.high))
+        """The formula in an array namespace (numpy or torch); `4ε/p` is formed in the exponent."""
+        low, high = (math.log(4 * epsilon) if epsilon else 0.0 for epsilon in (self.low, self.high))
         # ½ + ½√(1 + x) − 1 as x/(2 + 2√(1 + x)), which keeps its digits for small x; beyond 1e30 the 1 does not count
         down = xp.exp(low - logp)
         down = xp.where(down < 1, down, 1.0)
@@ -90,6 +90,7 @@ class AdaptiveClip:
         upper = xp.log1p(up / (2 + 2 * xp.sqrt(1 + up)))
         upper = xp.where(high - logp < 70.0, upper, (high - logp) / 2 - math.log(2))
         cap = math.log(self.max_ratio)
+        lower, upper = (side if epsilon else xp.zeros_like(side) for side, epsilon in ((lower, self.low), (upper, self.high)))
         return lower, xp.where(upper < cap, upper, cap)
 
     def __str__(self) -> str:

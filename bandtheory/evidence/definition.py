@@ -24,6 +24,7 @@ from flint import arb, ctx
 from bandtheory.ball import ball_function, precision
 from bandtheory.divergence import FDivergence
 from bandtheory.expressions import radius_symbol, symbol
+from bandtheory.high_precision import digits
 
 DIGITS = 60  # of what is computed with the values outside of this module
 BITS, MOST_BITS = 160, 40_960  # of the first attempt and of the last: 1e306 takes 1,020 bits to be reduced modulo log 2
@@ -48,7 +49,7 @@ def precisely(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        with mpmath.workdps(DIGITS):
+        with digits(DIGITS):
             return function(*args, **kwargs)
 
     return wrapped
@@ -169,7 +170,7 @@ class _FarOut:
     def __init__(self, divergence: FDivergence) -> None:
         self._generator = sympy.lambdify(symbol(), divergence.generator, "mpmath")
         self._symbolic: dict[int, Callable[[], arb]] = {}
-        with mpmath.workdps(DIGITS):
+        with digits(DIGITS):
             self.at_zero = self._settled(-1, divergence)
             self.recession = self._settled(1, divergence)
             self.curvature, self.skewness = self._derivatives_at_one()

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from bandtheory.divergence import FDivergence
 from bandtheory.evidence.definition import Real
+from bandtheory.high_precision import digits
 
 WIDTH, ROWS = 100, 24
 _LABEL = 14  # columns before the text of a row
@@ -105,14 +106,14 @@ def _probability(logp: float) -> str:
 def differing(expected: Real, got: Real) -> tuple[str, str]:
     """Two numbers with as many digits as it takes to see them differ, and two more; a wrong formula may leave the reals."""
 
-    def text(x: Real, digits: int) -> str:
-        return str(mpmath.nstr(mpmath.mpmathify(x), digits))
+    def text(x: Real, count: int) -> str:
+        return str(mpmath.nstr(mpmath.mpmathify(x), count))
 
-    with mpmath.workdps(40):
-        for digits in range(5, _MOST_DIGITS + 1):
-            if text(expected, digits) != text(got, digits):
+    with digits(40):
+        for count in range(5, _MOST_DIGITS + 1):
+            if text(expected, count) != text(got, count):
                 break
-        return text(expected, digits + 2), text(got, digits + 2)
+        return text(expected, count + 2), text(got, count + 2)
 
 
 def expected_and_got(name: str, expected: Real, got: Real) -> list[tuple[str, str]]:

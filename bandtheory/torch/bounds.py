@@ -16,7 +16,18 @@ from torch import Tensor
 
 from bandtheory.rules import Rule, parse
 from bandtheory.torch.formulas import device_program, host_bounds
-from bandtheory.torch.lookup import HALF_TYPES, half_table_on, kernels_for, look_up, look_up_half, table_on
+from bandtheory.torch.lookup import (
+    HALF_TYPES,
+    constant_bounds,
+    contiguous_like,
+    half_table_on,
+    kernels_for,
+    look_up,
+    look_up_half,
+    table_on,
+)
+
+DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
 class TensorBounds(NamedTuple):
@@ -30,24 +41,29 @@ def log_bounds(old_logp: Tensor, rule: Rule | str) -> TensorBounds:
     """Log-ratio bounds of `rule` for tokens of old log-probability `old_logp`.
 
     float16 and bfloat16: the correctly rounded bounds of the float64 library. float32: within 2 units in the last place of
-    them. float64: the library's own accuracy, 1e-10 relative, on the CPU; on a device ten digits next to saturation.
-    The first call with a rule builds its table, which takes 0.1 to 3 seconds; make it before capturing a CUDA graph.
+    them. float64: the library's own accuracy, 1e-10 relative, on the CPU; on a device ten digits next to saturation. A typed
+    generator that doubles cannot evaluate everywhere has no table: its bounds are those of the float64 library, see there.
+    The first call with a rule builds its table, which takes 0.1 to 3 seconds (up to 30 where a band saturates as p → 1, as tv
+    at δ = 1); make it before capturing a CUDA graph. Where the radius changes at every step, float64 tensors and the implicit
+    evaluation of `policy_loss` need no table.
 
     Args:
         old_logp: log-probabilities (nats) under the old policy, any shape and float dtype.
         rule: a rule of `bandtheory.rules` or its string, such as `"band:kl:0.05:10"`.
 
     Returns:
-        `TensorBounds` without gradient. NaN stays NaN at its position; values above 0 (rounding of a log-softmax) count as 0;
-        −inf gives the limit p → 0: lower −inf and the cap above.
+        `TensorBounds` without gradient, contiguous. NaN stays NaN at its position; values above 0 (rounding of a log-softmax)
+        count as 0; −inf gives the limit p → 0, for most bands −inf and the cap.
 
     Raises:
-        TypeError: old_logp is not a floating-point tensor.
+        TypeError: old_logp is not a tensor of these dtypes; rule is neither a rule nor a string.
         RuleError, DivergenceError: an unknown rule or divergence.
     """
-    if not (isinstance(old_logp, Tensor) and old_logp.is_floating_point()):
+    if not (isinstance(old_logp, Tensor) and old_logp.dtype in DTYPES):
         found = old_logp.dtype if isinstance(old_logp, Tensor) else type(old_logp).__name__
-        raise TypeError(f"old_logp must be a floating-point tensor, got {found}")
+        raise TypeError(f"old_logp must be a floating-point tensor (float64, float32, float16 or bfloat16), got {found}")
+    if not isinstance(rule, str | Rule):
+        raise TypeError(f"rule: expected a rule of bandtheory.rules or its string, got {type(rule).__name__}")
     lower, upper = _log_bounds(old_logp.detach(), rule if isinstance(rule, str) else str(rule))
     return TensorBounds(lower, upper)
 
@@ -55,11 +71,14 @@ def log_bounds(old_logp: Tensor, rule: Rule | str) -> TensorBounds:
 @torch.library.custom_op("bandtheory::log_bounds", mutates_args=())
 def _log_bounds(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
     device = old_logp.device
+    if (interval := constant_bounds(rule)) is not None:
+        unknown = torch.isnan(old_logp)
+        return tuple(contiguous_like(old_logp).fill_(bound).masked_fill_(unknown, math.nan) for bound in interval)  # type: ignore[return-value]
     if old_logp.dtype in HALF_TYPES and (halves := half_table_on(rule, old_logp.dtype, device)) is not None:
         return fused.lookup_half(old_logp, halves) if (fused := kernels_for(device)) else look_up_half(old_logp, halves)
     if old_logp.dtype == torch.float32 and (table := table_on(rule, device)) is not None:
         return fused.lookup(old_logp, table.nodes, table.rows) if (fused := kernels_for(device)) else look_up(old_logp, table)
-    logp = torch.clamp(old_logp.to(torch.float64), max=0.0)
+    logp = torch.clamp(old_logp.contiguous().to(torch.float64), max=0.0)
     bounds = host_bounds(logp, rule) if logp.device.type == "cpu" else device_program(rule)(logp)
     lower, upper = (torch.where(torch.isnan(logp), math.nan, bound).to(old_logp.dtype) for bound in bounds)
     return lower, upper
@@ -68,7 +87,7 @@ def _log_bounds(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
 @_log_bounds.register_fake
 def _(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
     parse(rule)  # a faulty rule is refused while tracing, not when the graph first runs
-    return torch.empty_like(old_logp), torch.empty_like(old_logp)
+    return contiguous_like(old_logp), contiguous_like(old_logp)
 
 
 @_log_bounds.register_vmap

@@ -30,7 +30,7 @@ from bandtheory.reduction import Probability
 from bandtheory.rules import Band, RelaxedBand, Rule, parse
 from bandtheory.torch.bounds import TensorBounds, log_bounds
 from bandtheory.torch.formulas import host_bounds
-from bandtheory.torch.lookup import is_tabulated
+from bandtheory.torch.lookup import contiguous_like, is_tabulated
 from bandtheory.torch.tracing import constant
 
 Evaluation = Literal["auto", "explicit", "implicit"]
@@ -78,7 +78,8 @@ def implicit_bounds(log_ratio: Tensor, old_logp: Tensor, rule: Rule | str) -> Te
 
 @torch.library.custom_op("bandtheory::implicit_bounds", mutates_args=())
 def _implicit_bounds(log_ratio: Tensor, old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
-    return (_of_the_clipped if log_ratio.device.type == "cpu" else _of_every_token)(log_ratio, old_logp, rule)
+    bounds_of = _of_the_clipped if log_ratio.device.type == "cpu" else _of_every_token
+    return bounds_of(log_ratio.contiguous(), old_logp.contiguous(), rule)
 
 
 def _of_the_clipped(log_ratio: Tensor, old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
@@ -110,7 +111,7 @@ def _beyond(log_ratio: Tensor, bounds: TensorBounds) -> tuple[Tensor, Tensor]:
 @_implicit_bounds.register_fake
 def _(log_ratio: Tensor, old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
     band_test(rule)  # a faulty rule is refused while tracing, not when the graph first runs
-    return torch.empty_like(log_ratio), torch.empty_like(log_ratio)
+    return contiguous_like(log_ratio), contiguous_like(log_ratio)
 
 
 @_implicit_bounds.register_vmap

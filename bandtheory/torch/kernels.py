@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from bandtheory.float_table import SHIFTS
+from bandtheory.torch.surrogate import LOG_RATIO_LIMIT
 
 try:
     import triton
@@ -27,9 +28,6 @@ except ModuleNotFoundError as error:
     raise ImportError(
         "bandtheory.torch.kernels needs Triton, which comes with PyTorch for CUDA on Linux: pip install triton"
     ) from error
-
-LOG_RATIO_LIMIT = 20.0
-"""As in `bandtheory.torch.losses`: log-ratios beyond ± this are clamped, with gradient 0."""
 
 PARTIALS = (
     "loss",

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from bandtheory.float_table import SHIFTS, float_table, half_table
+from bandtheory.rules import NoClip, RatioClip, parse
 from bandtheory.torch.tracing import constant
 
 HALF_TYPES = {torch.float16: "float16", torch.bfloat16: "bfloat16"}
@@ -33,13 +35,29 @@ class TensorTable(NamedTuple):
     columns: tuple[Tensor, ...]
 
 
+@functools.lru_cache(maxsize=256)
+def constant_bounds(rule: str) -> tuple[float, float] | None:
+    """The log-bounds of a rule that has the same for every token, else None."""
+    match parse(rule):
+        case NoClip():
+            return -math.inf, math.inf
+        case RatioClip() as clip:
+            return clip.log_interval
+    return None
+
+
+def contiguous_like(tensor: Tensor) -> Tensor:
+    """An uninitialised tensor of the same shape, dtype and device, in the order of its indices."""
+    return torch.empty_like(tensor, memory_format=torch.contiguous_format)
+
+
 @constant
 def is_tabulated(rule: str) -> bool:
     """Whether a rule has a table."""
     return float_table(rule) is not None
 
 
-@functools.lru_cache(maxsize=128)
+@functools.lru_cache(maxsize=32)
 def table_on(rule: str, device: torch.device) -> TensorTable | None:
     """The table of a rule on a device; None for a rule that has none."""
     table = float_table(rule)

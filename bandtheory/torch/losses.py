@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
+from bandtheory.rules import Rule
 from bandtheory.torch import surrogate
 from bandtheory.torch.bounds import TensorBounds, log_bounds
 from bandtheory.torch.implicit import Evaluation, implicit_bounds, is_implicit
 from bandtheory.torch.lookup import is_tabulated
-from bandtheory.torch.surrogate import SurrogateSums
-
-if TYPE_CHECKING:
-    from bandtheory.rules import Rule
+from bandtheory.torch.surrogate import LOG_RATIO_LIMIT, SurrogateSums
 
 Aggregation = Literal["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"]
-
-LOG_RATIO_LIMIT = 20.0
-"""Log-ratios beyond ± this are clamped, with gradient 0: e²⁰ ≈ 4.9e8 is finite in every dtype the loss is computed in."""
 
 _PLACEHOLDER_LOGP = -1.0  # what masked log-probabilities are replaced by: an ordinary value, far from every special case
 
@@ -122,7 +117,8 @@ def policy_loss(
             the CPU, where shapes must not depend on data, for all bounds, which saves nothing. Rules without a root to save,
             given bounds and generators that overflow are evaluated explicitly whatever is asked for. `"auto"` is implicit
             where the root would be solved token by token: on the CPU, for a band without a closed form, in float64 (or in
-            float32 where the bounds have no table).
+            float32 where the bounds have no table). Ask for `"implicit"` where the radius changes at every step: it needs no
+            table, and a table takes seconds.
 
     Returns:
         The loss, 0-dim, float64 if `logp` or `old_logp` is float64 and float32 otherwise: everything is computed in that
@@ -139,6 +135,8 @@ def policy_loss(
     for name, value, accepted in (("aggregation", aggregation, Aggregation), ("evaluation", evaluation, Evaluation)):
         if value not in get_args(accepted):
             raise ValueError(f"{name}: {value!r} is none of {', '.join(map(repr, get_args(accepted)))}")
+    if not isinstance(rule, str | Rule | TensorBounds):
+        raise TypeError(f"rule: expected a rule, a rule string or TensorBounds(lower, upper), got {type(rule).__name__}")
     log_cap = _log_cap(dual_clip)
     _check_tensors(logp, old_logp, advantages, mask)
     sums = _fused(logp, old_logp, advantages, mask, rule, log_cap, evaluation)
@@ -200,7 +198,7 @@ def _fused(
     evaluation: Evaluation,
 ) -> SurrogateSums | None:
     """All sums by the Triton kernel, where it runs and the rule has a table; None where the loss is computed eagerly."""
-    if torch.float64 in (logp.dtype, old_logp.dtype) or isinstance(rule, tuple | list | Tensor):
+    if torch.float64 in (logp.dtype, old_logp.dtype) or isinstance(rule, TensorBounds):
         return None
     text = rule if isinstance(rule, str) else str(rule)
     if not surrogate.available(logp.device) or evaluation == "implicit" or not is_tabulated(text):
@@ -236,8 +234,6 @@ def _resolve(rule: Rule | str | TensorBounds, old_logp: Tensor, batch: _Batch, e
     """
     dtype = batch.log_ratio.dtype
     if not isinstance(rule, TensorBounds):
-        if isinstance(rule, tuple | list | Tensor):
-            raise TypeError(f"rule: expected a rule, a rule string or TensorBounds(lower, upper), got {type(rule).__name__}")
         # An ordinary value where masked: no rule then meets garbage, or a special case for nothing.
         old_logp = torch.where(batch.valid, old_logp.to(dtype), _PLACEHOLDER_LOGP)
         if not is_implicit(evaluation, str(rule), dtype, old_logp.device.type):

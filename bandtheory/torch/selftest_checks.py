@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bandtheory.evidence.certificate import certify
+from bandtheory.high_precision import digits
 from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, parse
 from bandtheory.terminal import UsageError
 from bandtheory.torch import log_bounds, policy_loss
@@ -134,7 +135,7 @@ def _adaptive(rule: AdaptiveClip, logp: Floats) -> tuple[Floats, Floats]:
     """`½ + ½√max(1 − 4 low/p, 0)` and `min(½ + ½√(1 + 4 high/p), cap)` as a paper prints them, in 50 digits."""
     half = mpmath.mpf(1) / 2
     lower, upper = [], []
-    with mpmath.workdps(50):
+    with digits(50):
         for value in logp.tolist():
             inverse = mpmath.exp(-mpmath.mpf(value))
             lower.append(float(mpmath.log(half + half * mpmath.sqrt(max(1 - 4 * rule.low * inverse, 0)))))

@@ -14,6 +14,9 @@ from torch import Tensor
 from bandtheory.torch.lookup import kernels_for, table_on
 from bandtheory.torch.tracing import constant
 
+LOG_RATIO_LIMIT = 20.0
+"""Log-ratios beyond ± this are clamped, with gradient 0: e²⁰ ≈ 4.9e8 is finite in every dtype the loss is computed in."""
+
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 _LOSS, _TOKENS, _LOG_RATIO_MAX = 0, 1, 7  # places in `bandtheory.torch.kernels.PARTIALS`
 

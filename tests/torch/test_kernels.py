@@ -532,9 +532,6 @@ class TestKernels:
         assert calls == [1]
         torch.testing.assert_close(*results, rtol=4e-6, atol=1e-6)
 
-    def test_one_limit(self) -> None:
-        assert kernels.LOG_RATIO_LIMIT == losses.LOG_RATIO_LIMIT
-
     # --- wrong usage
 
     @pytest.mark.parametrize(

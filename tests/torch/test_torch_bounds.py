@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import mpmath
 import numpy as np
 import pytest
 import torch
@@ -138,9 +140,63 @@ def test_vmap() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(TypeError, match=r"floating-point tensor, got torch.int64"):
+    with pytest.raises(TypeError, match=r"floating-point tensor \(.*\), got torch.int64"):
         log_bounds(torch.tensor([1]), "clip")
     with pytest.raises(TypeError, match="got list"):
         log_bounds([-1.0], "clip")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="did you mean 'band'"):
         log_bounds(torch.tensor([-1.0]), "bend:kl:0.05")
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rule", ["band:kl:0.05", "clip"])
+def test_the_layout_is_the_one_that_tracing_expects(rule: str, dtype: torch.dtype) -> None:
+    """Transposed, expanded and sliced inputs: the fake operator promises contiguous bounds, and compiled code relies on it."""
+    whole = -torch.rand(4, 6, dtype=torch.float64).to(dtype) - 0.1
+    for logp in (whole.T, whole[:, :1].expand(4, 5), whole[::2, 1:4]):
+        torch.library.opcheck(torch.ops.bandtheory.log_bounds, (logp, rule))
+
+
+@pytest.mark.parametrize("rule", ["none", "clip:0.2,0.28"])
+def test_constant_rules_keep_nan(rule: str) -> None:
+    lower, upper = log_bounds(torch.tensor([math.nan, -1.0, -math.inf]), rule)
+    interval = parse(rule).log_bounds(np.array([-1.0]))
+    for bound, expected in zip((lower, upper), interval, strict=True):
+        torch.testing.assert_close(bound, torch.tensor([math.nan, *[float(np.ravel(expected)[0])] * 2]), equal_nan=True)
+
+
+def test_dcpo_without_room_on_one_side() -> None:
+    """ε = 0 is the point 1 for every token, also where p = 0."""
+    lower, upper = log_bounds(torch.tensor([-math.inf, -200.0, -1.0, 0.0]), "dcpo:0,0")
+    assert lower.tolist() == upper.tolist() == [0.0] * 4
+
+
+def test_a_power_form_holds_for_any_probability() -> None:
+    """|u − 1|^60 at δ = 0.05: log upper = log(1 + (δ/(p + p^60 …))^(1/60)) → (x + log δ)/60 for log p = −x."""
+    x = np.array([2e3, 1.1e6, 1e9])
+    upper = log_bounds(-torch.tensor(x), "band:vajda:60:0.05").upper
+    np.testing.assert_allclose(upper.numpy(), (x + math.log(0.05)) / 60, rtol=1e-12)
+    np.testing.assert_allclose(log_bounds(-torch.tensor(x).float(), "band:vajda:60:0.05").upper, upper, rtol=3e-7)
+
+
+def test_threads_may_ask_at_once() -> None:
+    """mpmath has one precision for all threads: doubtful tokens of two threads used to spoil each other's digits, or hang."""
+    logp = torch.full((5,), math.log(0.2), dtype=torch.float64) + torch.linspace(1e-14, 1e-12, 5, dtype=torch.float64)
+    rules = [f"band:tv:0.2{i}" for i in range(6)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda rule: log_bounds(logp, rule), rules))
+    for rule, bounds in zip(rules, found, strict=True):
+        assert torch.equal(bounds.lower, log_bounds(logp, rule).lower)
+    assert mpmath.mp.dps == 15
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.int32, torch.complex64], ids=str)
+def test_other_dtypes_are_refused(dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match="float64, float32, float16 or bfloat16"):
+        log_bounds(torch.zeros(3).to(dtype), "clip")
+
+
+@pytest.mark.parametrize("rule", [None, 5, [0.1, 0.2]])
+def test_other_rules_are_refused(rule: object) -> None:
+    with pytest.raises(TypeError, match=r"rule: expected a rule of bandtheory\.rules or its string, got"):
+        log_bounds(torch.zeros(3), rule)  # type: ignore[arg-type]
