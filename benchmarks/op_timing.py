@@ -17,6 +17,7 @@ from bandtheory.audit import example_path
 from bandtheory.catalogue import examples
 from bandtheory.tokens import TokenData
 from bandtheory.torch import log_bounds, policy_loss
+from bandtheory.torch.lookup import constant_bounds
 
 DELTA = 0.05
 KL = f"band:kl:{DELTA}"
@@ -106,6 +107,8 @@ def surrogate_step(logp: Tensor, seed: int) -> Callable[[str], Callable[[], obje
 
 def path(rule: str, device: torch.device, dtype: torch.dtype = torch.float32) -> str:
     """Which implementation the bounds of a rule come from: seen from the functions that a call enters, not assumed."""
+    if constant_bounds(rule) is not None:
+        return "a constant"
     token = torch.full((1,), -1.0, dtype=dtype, device=device)
     log_bounds(token, rule)  # what is made once is made
     entered = set()

@@ -24,6 +24,7 @@ from bandtheory.torch.lookup import (
     kernels_for,
     look_up,
     look_up_half,
+    look_up_side,
     table_on,
 )
 
@@ -93,3 +94,39 @@ def _(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
 @_log_bounds.register_vmap
 def _(info: Any, in_dims: Any, old_logp: Tensor, rule: str) -> tuple[tuple[Tensor, Tensor], tuple[int, int]]:
     return _log_bounds(old_logp, rule), (in_dims[0], in_dims[0])
+
+
+def log_bound_on_side(old_logp: Tensor, is_upper: Tensor, rule: Rule | str) -> Tensor:
+    """The upper log-bound of each token where `is_upper`, a bool tensor of the same shape, and the lower one elsewhere.
+
+    What a loss needs: the sign of its advantage says which bound can clip a token. Everything else is as in `log_bounds`.
+    """
+    bound: Tensor = _log_bound_on_side(old_logp.detach(), is_upper, rule if isinstance(rule, str) else str(rule))
+    return bound
+
+
+@torch.library.custom_op("bandtheory::log_bound_on_side", mutates_args=())
+def _log_bound_on_side(old_logp: Tensor, is_upper: Tensor, rule: str) -> Tensor:
+    device = old_logp.device
+    if (interval := constant_bounds(rule)) is not None:
+        low, high = (torch.full((), bound, dtype=old_logp.dtype, device=device) for bound in interval)
+        return torch.where(is_upper, high, low).contiguous().masked_fill_(torch.isnan(old_logp), math.nan)
+    if old_logp.dtype == torch.float32 and not kernels_for(device) and (table := table_on(rule, device)) is not None:
+        return look_up_side(old_logp, is_upper, table)
+    lower, upper = _log_bounds(old_logp, rule)
+    return torch.where(is_upper, upper, lower).contiguous()
+
+
+@_log_bound_on_side.register_fake
+def _(old_logp: Tensor, is_upper: Tensor, rule: str) -> Tensor:
+    parse(rule)
+    return contiguous_like(old_logp)
+
+
+@_log_bound_on_side.register_vmap
+def _(info: Any, in_dims: Any, old_logp: Tensor, is_upper: Tensor, rule: str) -> tuple[Tensor, int]:
+    parts = (
+        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+        for tensor, dim in zip((old_logp, is_upper), in_dims, strict=False)
+    )
+    return _log_bound_on_side(*parts, rule), 0

@@ -27,7 +27,7 @@ class TensorTable(NamedTuple):
     Attributes:
         nodes: int32, shape (N,).
         rows: float32, shape (R, 8): what a token needs lies side by side, in one piece of 32 bytes.
-        columns: the same as 8 tensors of shape (R,), which eager operations gather faster from.
+        columns: c₀ … c₃ as 4 tensors of shape (2R,), lower bounds before upper ones; eager operations gather faster from them.
     """
 
     nodes: Tensor
@@ -64,7 +64,7 @@ def table_on(rule: str, device: torch.device) -> TensorTable | None:
     if table is None:
         return None
     nodes, rows = (torch.from_numpy(array).to(device) for array in table)
-    return TensorTable(nodes, rows, tuple(column.contiguous() for column in rows.T))
+    return TensorTable(nodes, rows, tuple(torch.cat([rows[:, k], rows[:, 4 + k]]) for k in range(4)))
 
 
 @functools.lru_cache(maxsize=128)
@@ -85,15 +85,26 @@ def kernels_for(device: torch.device) -> Any:
 
 def look_up(logp: Tensor, table: TensorTable) -> tuple[Tensor, Tensor]:
     """Both bounds of float32 log-probabilities of any shape; NaN stays NaN, and what is above 0 counts as 0."""
-    flat = logp.contiguous().view(-1)
+    flat, count = logp.contiguous().view(-1), len(table.rows)
     lower, upper = torch.empty_like(flat), torch.empty_like(flat)
     size = _chunk(flat)
     for begin in range(0, flat.numel(), size):
         chunk = slice(begin, begin + size)
         row, place = _find(flat[chunk], table.nodes)
-        for coefficients, out in ((table.columns[:4], lower), (table.columns[4:], upper)):
-            _cubic(coefficients, row, place, out[chunk])
+        _cubic(table.columns, row, place, lower[chunk])
+        _cubic(table.columns, row + count, place, upper[chunk])
     return lower.view(logp.shape), upper.view(logp.shape)
+
+
+def look_up_side(logp: Tensor, is_upper: Tensor, table: TensorTable) -> Tensor:
+    """One bound for each token, the upper one where `is_upper`: half of the cubics."""
+    flat, sides, count = logp.contiguous().view(-1), is_upper.contiguous().view(-1), len(table.rows)
+    bound, size = torch.empty_like(flat), _chunk(flat)
+    for begin in range(0, flat.numel(), size):
+        chunk = slice(begin, begin + size)
+        row, place = _find(flat[chunk], table.nodes)
+        _cubic(table.columns, row.add_(sides[chunk].to(torch.int32), alpha=count), place, bound[chunk])
+    return bound.view(logp.shape)
 
 
 def look_up_half(logp: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bandtheory.rules import Rule
 from bandtheory.torch import surrogate
-from bandtheory.torch.bounds import TensorBounds, log_bounds
+from bandtheory.torch.bounds import TensorBounds, log_bound_on_side
 from bandtheory.torch.implicit import Evaluation, implicit_bounds, is_implicit
 from bandtheory.torch.lookup import is_tabulated
 from bandtheory.torch.surrogate import LOG_RATIO_LIMIT, SurrogateSums
@@ -237,7 +237,9 @@ def _resolve(rule: Rule | str | TensorBounds, old_logp: Tensor, batch: _Batch, e
         # An ordinary value where masked: no rule then meets garbage, or a special case for nothing.
         old_logp = torch.where(batch.valid, old_logp.to(dtype), _PLACEHOLDER_LOGP)
         if not is_implicit(evaluation, str(rule), dtype, old_logp.device.type):
-            return log_bounds(old_logp, rule)
+            # of the two bounds a token is compared with one: see `_decide`
+            bound = log_bound_on_side(old_logp, batch.advantages > 0, rule)
+            return TensorBounds(bound, bound)
         # only a token that moves on in the direction of its advantage can be clipped by a bound
         matters = batch.advantages.sign() * batch.log_ratio > 0
         log_ratio = batch.log_ratio.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)

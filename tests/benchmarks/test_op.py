@@ -149,8 +149,9 @@ def test_the_targets_follow_from_the_rows() -> None:
 
 def test_the_path_is_told_from_the_functions_that_ran() -> None:
     assert path(KL, CPU, torch.float64) == "float64 library"
-    assert path("clip:0.2,0.2", CPU, torch.bfloat16).startswith("list of all 16-bit floats")
-    assert path("clip:0.2,0.2", CPU).startswith("float32 table")
+    assert path("dcpo", CPU, torch.bfloat16).startswith("list of all 16-bit floats")
+    assert path("dcpo", CPU).startswith("float32 table")
+    assert path("clip:0.2,0.2", CPU) == "a constant"
 
 
 # --- runs --------------------------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import torch
 from bandtheory.catalogue import examples
 from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, parse
 from bandtheory.torch import log_bounds
+from bandtheory.torch.bounds import log_bound_on_side
 from bandtheory.torch.formulas import device_program
 
 OTHER = [
@@ -200,3 +201,18 @@ def test_other_dtypes_are_refused(dtype: torch.dtype) -> None:
 def test_other_rules_are_refused(rule: object) -> None:
     with pytest.raises(TypeError, match=r"rule: expected a rule of bandtheory\.rules or its string, got"):
         log_bounds(torch.zeros(3), rule)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("rule", ["band:kl:0.05:10", "band:tv:0.05", "clip", "dcpo", "band:exp(u-1)-u:0.05"])
+def test_one_side_is_that_side_of_both(rule: str, dtype: torch.dtype) -> None:
+    logp = torch.tensor(GRID, dtype=torch.float64).to(dtype)
+    logp[::50] = math.nan
+    is_upper = torch.arange(len(logp)) % 3 > 0
+    lower, upper = log_bounds(logp, rule)
+    torch.testing.assert_close(
+        log_bound_on_side(logp, is_upper, rule), torch.where(is_upper, upper, lower), rtol=0, atol=0, equal_nan=True
+    )
+    logp, is_upper = logp[1:9].view(2, 4), is_upper[1:9].view(2, 4)  # numbers only: opcheck takes NaN for a difference
+    for inputs in ((logp.T, is_upper.T), (logp[:1].expand(3, 4), is_upper[:1].expand(3, 4))):
+        torch.library.opcheck(torch.ops.bandtheory.log_bound_on_side, (*inputs, rule))
