@@ -127,24 +127,38 @@ def _find(logp: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
     """The row of each token and its place t in the stretch that the row is for."""
     bits = torch.clamp(logp, max=0.0).view(torch.int32).bitwise_and_(0x7FFF_FFFF)
     row, place = nodes.index_select(0, bits >> SHIFTS[0]), _place(bits, SHIFTS[0])
-    if logp.device.type != "cpu":
-        return _refine(row, place, bits, nodes)
-    # On the CPU a shape may depend on the data, and few tokens are in a refined stretch.
+    return (_refine_few if logp.device.type == "cpu" else _refine_all)(row, place, bits, nodes)
+
+
+def _refine_few(row: Tensor, place: Tensor, bits: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """The same after going down to the stretch that has a row: on the CPU a shape may depend on the data, and few tokens do."""
     where = (row < 0).nonzero().squeeze(1)
-    if where.numel():
-        row[where], place[where] = _refine(row[where], place[where], bits[where], nodes)
+    for whole, part in itertools.pairwise(SHIFTS):
+        if not where.numel():
+            break
+        pattern = bits.index_select(0, where)
+        found = nodes.index_select(0, _child(row.index_select(0, where), pattern, whole, part))
+        row.index_copy_(0, where, found)
+        if part:  # a single float has no place: its cubic is constant
+            place.index_copy_(0, where, _place(pattern, part))
+        where = where[found < 0]
     return row, place
 
 
-def _refine(row: Tensor, place: Tensor, bits: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """The same after going down to the stretch that has a row."""
+def _refine_all(row: Tensor, place: Tensor, bits: Tensor, nodes: Tensor) -> tuple[Tensor, Tensor]:
+    """The same with every token at every level."""
     for whole, part in itertools.pairwise(SHIFTS):
         refined = row < 0
-        child = torch.where(refined, ~row + ((bits >> part) & ((1 << (whole - part)) - 1)), 0)
+        child = torch.where(refined, _child(row, bits, whole, part), 0)
         row = torch.where(refined, nodes.index_select(0, child), row)
-        if part:  # a single float has no place: its cubic is constant
+        if part:
             place = torch.where(refined, _place(bits, part), place)
     return row, place
+
+
+def _child(row: Tensor, bits: Tensor, whole: int, part: int) -> Tensor:
+    """The node one level down, for nodes that are refined."""
+    return ~row + ((bits >> part) & ((1 << (whole - part)) - 1))
 
 
 def _place(bits: Tensor, shift: int) -> Tensor:

@@ -13,7 +13,7 @@ import torch
 
 from bandtheory.catalogue import examples
 from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, parse
-from bandtheory.torch import log_bounds
+from bandtheory.torch import log_bounds, lookup
 from bandtheory.torch.bounds import log_bound_on_side
 from bandtheory.torch.formulas import device_program
 
@@ -216,3 +216,15 @@ def test_one_side_is_that_side_of_both(rule: str, dtype: torch.dtype) -> None:
     logp, is_upper = logp[1:9].view(2, 4), is_upper[1:9].view(2, 4)  # numbers only: opcheck takes NaN for a difference
     for inputs in ((logp.T, is_upper.T), (logp[:1].expand(3, 4), is_upper[:1].expand(3, 4))):
         torch.library.opcheck(torch.ops.bandtheory.log_bound_on_side, (*inputs, rule))
+
+
+@pytest.mark.parametrize("rule", ["band:kl:0.05", "band:tv:0.05:10", "dcpo"])
+def test_a_device_goes_down_the_table_as_the_cpu_does(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device every token visits every level, on the CPU only those that need it: the same bits come out."""
+    generator = torch.Generator().manual_seed(0)
+    patterns = torch.randint(0, 2**31 - 1, (50_000,), generator=generator).to(torch.int32)
+    logp = -torch.cat([patterns.view(torch.float32), 10 ** (8 * torch.rand(50_000, generator=generator) - 6)])
+    expected = log_bounds(logp, rule)
+    monkeypatch.setattr(lookup, "_refine_few", lookup._refine_all)
+    for ours, wanted in zip(log_bounds(logp, rule), expected, strict=True):
+        torch.testing.assert_close(ours, wanted, rtol=0, atol=0, equal_nan=True)
