@@ -99,7 +99,7 @@ def look_up(logp: Tensor, table: TensorTable) -> tuple[Tensor, Tensor]:
 def look_up_side(logp: Tensor, is_upper: Tensor, table: TensorTable) -> Tensor:
     """One bound for each token, the upper one where `is_upper`: half of the cubics."""
     flat, sides, count = logp.contiguous().view(-1), is_upper.contiguous().view(-1), len(table.rows)
-    bound, size = torch.empty_like(flat), _chunk(flat)
+    bound, size = torch.empty_like(flat), 2 * _chunk(flat)  # one bound, half of the intermediates
     for begin in range(0, flat.numel(), size):
         chunk = slice(begin, begin + size)
         row, place = _find(flat[chunk], table.nodes)
