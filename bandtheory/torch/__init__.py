@@ -5,7 +5,8 @@
     bounds = log_bounds(old_logp, "band:kl:0.05:10")                                # once a batch
     loss, statistics = policy_loss(logp, old_logp, advantages, mask, rule=bounds)   # every inner update
 
-Tensors in, tensors out, on their own device, without a host synchronisation. Needs the extra `bandtheory[torch]`.
+Tensors in, tensors out, on their own device, without a host synchronisation (but for typed generators that doubles cannot
+evaluate everywhere, which go through the host). Needs the extra `bandtheory[torch]`.
 """
 
 try:

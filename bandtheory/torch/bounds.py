@@ -1,4 +1,4 @@
-"""Log-ratio bounds of a clip rule for torch tensors: any device, any float dtype, no host synchronisation.
+"""Log-ratio bounds of a clip rule for torch tensors, on any device.
 
 In float32, float16 and bfloat16 the bounds are looked up in tables of the float64 bounds (`bandtheory.float_table`), which
 costs the same for every rule: no root is solved, and no closed form evaluated, once a rule has been used. float64 tensors are

@@ -125,6 +125,9 @@ def policy_loss(
         dtype, so half-precision inputs lose nothing beyond their own rounding, and the gradient comes back in the dtype of
         `logp`. And the `ClipStatistics`.
 
+    On a GPU with Triton the whole loss is one kernel (float32 and half dtypes, a rule with a table). That operator has no rule
+    for the transforms of `torch.func`; under them, give the bounds instead of the rule.
+
     Raises:
         TypeError: an argument that is not a tensor or has a dtype not listed above; `rule` or `dual_clip` of a wrong type.
         ValueError: shapes or devices that do not belong together, an unknown rule, aggregation or evaluation, dual_clip ≤ 1.

@@ -1,12 +1,21 @@
 """Fixtures of the tensor tests."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from torch import Tensor
 
 from bandtheory.torch import policy_loss
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Short tensor operations split over threads take longer, by orders of magnitude on a busy machine."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="session")

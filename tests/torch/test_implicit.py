@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import mpmath
 import pytest
@@ -22,15 +22,6 @@ NEAR = 1e-9  # a log-ratio this close to its bound, relatively, may fall on eith
 RADII = (1e-3, 0.05, 1.0)
 
 LossAndGradient = Callable[..., tuple[Tensor, Tensor]]
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Short tensor operations split over threads take longer, by orders of magnitude on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def _uniform(generator: torch.Generator, low: float, high: float) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import mpmath
@@ -36,15 +36,6 @@ def spacing(values: np.ndarray, dtype: torch.dtype) -> np.ndarray:
     """One unit in the last place of `dtype` at each value."""
     exponent = np.floor(np.log2(np.maximum(np.abs(values), torch.finfo(dtype).tiny)))
     return np.asarray(torch.finfo(dtype).eps * 2.0**exponent)
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Short tensor operations split over threads take longer, by orders of magnitude on a busy machine."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def on_device(logp: torch.Tensor, rule: str) -> list[torch.Tensor]:
