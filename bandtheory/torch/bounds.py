@@ -76,7 +76,9 @@ def _log_bounds(old_logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
         unknown = torch.isnan(old_logp)
         return tuple(contiguous_like(old_logp).fill_(bound).masked_fill_(unknown, math.nan) for bound in interval)  # type: ignore[return-value]
     if old_logp.dtype in HALF_TYPES and (halves := half_table_on(rule, old_logp.dtype, device)) is not None:
-        return fused.lookup_half(old_logp, halves) if (fused := kernels_for(device)) else look_up_half(old_logp, halves)
+        if fused := kernels_for(device):
+            return fused.lookup_half(old_logp, halves.view(torch.int16))  # type: ignore[no-any-return]
+        return look_up_half(old_logp, halves)
     if old_logp.dtype == torch.float32 and (table := table_on(rule, device)) is not None:
         return fused.lookup(old_logp, table.nodes, table.rows) if (fused := kernels_for(device)) else look_up(old_logp, table)
     logp = torch.clamp(old_logp.contiguous().to(torch.float64), max=0.0)

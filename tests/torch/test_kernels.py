@@ -22,7 +22,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bandtheory.torch import TensorBounds, lookup, losses, policy_loss, surrogate
+from bandtheory.torch import TensorBounds, log_bounds, lookup, losses, policy_loss, surrogate
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -509,6 +509,17 @@ class TestKernels:
         data = batch(shape, seed=12)
         inputs = (data.logp.requires_grad_(), *data[1:], "clip", math.inf)
         torch.library.opcheck(torch.ops.bandtheory.surrogate, inputs)
+
+    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    @pytest.mark.parametrize("rule", ["band:tv:0.05", "dcpo", "clip"])
+    def test_the_public_bounds_take_the_kernels(self, rule: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        logp = torch.cat([torch.tensor(HOSTILE), -torch.rand(2000, generator=torch.Generator().manual_seed(3)) * 9]).to(dtype)
+        ours = log_bounds(logp.to(DEVICE), rule)
+        monkeypatch.setattr(kernels, "available", lambda device: False)
+        for bound, eager_bound in zip(ours, log_bounds(logp, rule), strict=True):
+            torch.testing.assert_close(
+                bound.cpu(), eager_bound, rtol=3e-7 if dtype == torch.float32 else 0, atol=0, equal_nan=True
+            )
 
     @pytest.mark.parametrize("aggregation", ["token-mean", "seq-mean-token-mean", "seq-mean-token-sum"])
     @pytest.mark.parametrize("shape", [(65,), (3, 65), (2, 3, 5)], ids=str)
