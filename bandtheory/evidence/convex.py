@@ -241,7 +241,7 @@ def _solve(problem: Enclosure, size: Size, attempt: _Attempt, conic: Conic | Non
     """One solver run with variables in units of the expected `size` (mass, divergence); or why there is no point.
 
     Unscaled, a token with P = 1e-8 has ratios up to 1e8 beside others near 1, and interior points stall. `reached` is the
-    ratio of the best earlier run.
+    ratio of the best earlier run, at first the one expected.
     """
     P, a = problem.P, problem.action
     move, spent, _ = size

@@ -1,7 +1,7 @@
 """Log-ratio bounds of a clip rule for torch tensors, on any device.
 
 In float32, float16 and bfloat16 the bounds are looked up in tables of the float64 bounds (`bandtheory.float_table`), which
-costs the same for every rule: no root is solved, and no closed form evaluated, once a rule has been used. float64 tensors are
+costs the same for every band: no root is solved, and no closed form evaluated, once a rule has been used. float64 tensors are
 computed: on the CPU by the numpy library, on a device by the same formulas over tensors. One custom operator holds it all, so
 `torch.compile(fullgraph=True)`, CUDA graphs and fake tensors see a single elementwise node.
 """
