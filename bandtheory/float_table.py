@@ -1,4 +1,4 @@
-"""A rule's bounds on every float: cubics over the bit pattern of a float32, and a plain list for 16-bit types.
+"""A rule's bounds, log-ratios or ratios, on every float: cubics over the bits of a float32, and a plain list for 16-bit types.
 
 In training the bounds are functions of one float, the old log-probability. A float32 is a piecewise linear function of its bit
 pattern with a new piece at each power of two, so cutting the patterns into equal stretches cuts |log p| into 128 intervals an
@@ -28,16 +28,21 @@ from bandtheory.bounds import DOUBT
 from bandtheory.closed_form_search import PowerForm, closed_form
 from bandtheory.divergence import divergence
 from bandtheory.evaluation import evaluator
-from bandtheory.rules import Band, RelaxedBand, Rule, parse
+from bandtheory.rules import Band, RatioClip, RelaxedBand, Rule, parse
 
 SHIFTS = (16, 11, 6, 0)  # a stretch of each level is 2**shift floats
 ROOTS = 2**31 >> SHIFTS[0]
 INFINITE = 0x7F800000  # the pattern of ∞; those above are NaN
 ENOUGH = 0.05  # error of a cubic, before rounding, in units in the last place of a float32
 STEEPEST = 1 / 8  # largest share of a bound that may come from the cubic's other terms: their rounding adds to its own
-FLOAT32_DOUBT = 1e-9  # relative error of a float64 bound that is worth 60 digits: a hundredth of a float32's last place
+# relative error of a float64 log-bound that is worth 60 digits: a hundredth of a float32's last place or, as a ratio's relative
+# error is |log-bound| ≤ 104 times that, a fiftieth
+TOLERATED = {"log_ratio": 1e-9, "ratio": DOUBT}
+LEAST_NORMAL, SMALL = 2.0**-126, 2.0**-123  # between them a ratio's rounding is looked at, as `_rounds_well` says
+SMALL_ERROR = 1.6  # and may be this much, in units in the last place
 MOST_REFINED = 4096  # stretches of a level; a rule that needs more has no table
 SIDES = 2
+QUANTITIES = ("log_ratio", "ratio")
 
 _NODES = np.cos(np.pi * (2 * np.arange(4) + 1) / 8)  # zeros of T₄
 _EXTREMES = np.array([-math.sqrt(0.5), 0.0, math.sqrt(0.5)])  # where |T₄| = 1, as it is at the ends ±1
@@ -49,45 +54,74 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class FloatTable(NamedTuple):
-    """Both log-bounds of one rule as functions of a float32, as the module describes.
+    """Both bounds of one rule as functions of a float32, as the module describes.
 
     Attributes:
         nodes: int32, shape (N,). The first `ROOTS` belong to the stretches of the first level.
-        rows: float32, shape (R, 8): c₀ … c₃ of the lower bound, then of the upper bound, as log-ratios in nats.
+        rows: float32, shape (R, 8): c₀ … c₃ of the lower bound, then of the upper bound, as log-ratios (nats) or as ratios.
     """
 
     nodes: NDArray[np.int32]
     rows: NDArray[np.float32]
 
 
-@functools.lru_cache(maxsize=32)
-def float_table(rule: str) -> FloatTable | None:
+def float_table(rule: str, quantity: str = "log_ratio") -> FloatTable | None:
     """The table of a rule, given as its string, or None.
 
     There is none for a rule that changes too abruptly in too many places, nor for a band whose float64 bounds are solved in
     high precision token by token (`exp(u - 1) - u`, or a generator that is flat around 1 at radius 0). Building takes 0.1 to
     3 seconds, up to 30 where a band saturates as p → 1, and is done once for a rule.
+
+    Args:
+        rule: a rule's string.
+        quantity: "log_ratio" for log-bounds in nats; "ratio" for their exponentials. Those have a table of their own, since the
+            exponential of a float32 log-bound b is wrong by about |b|/2 units in its last place.
+
+    Raises:
+        ValueError: another quantity.
     """
-    parsed = parse(rule)
-    with _ONE_AT_A_TIME:
-        return _Builder(parsed).build() if _is_regular(parsed) else None
+    return _float_table(rule, _checked(quantity))
 
 
 @functools.lru_cache(maxsize=64)
-def half_table(rule: str, dtype: str) -> NDArray[np.uint16] | None:
-    """Bit patterns of both log-bounds by the bit pattern of logp, shape (65536, 2): the float64 bounds, rounded once.
+def _float_table(rule: str, quantity: str) -> FloatTable | None:
+    parsed = parse(rule)
+    with _ONE_AT_A_TIME:
+        return _Builder(parsed, quantity).build() if _is_regular(parsed) else None
+
+
+def half_table(rule: str, dtype: str, quantity: str = "log_ratio") -> NDArray[np.uint16] | None:
+    """Bit patterns of both bounds by the bit pattern of logp, shape (65536, 2): those of float64, rounded once.
 
     None for a band whose float64 bounds are solved in high precision token by token.
 
     Args:
         rule: a rule's string.
         dtype: "float16" or "bfloat16".
+        quantity: "log_ratio" for log-bounds in nats, "ratio" for their exponentials.
+
+    Raises:
+        ValueError: another dtype or quantity.
     """
     if dtype not in HALF_TYPES:
         raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(repr, HALF_TYPES))}")
+    return _half_table(rule, dtype, _checked(quantity))
+
+
+@functools.lru_cache(maxsize=64)
+def _half_table(rule: str, dtype: str, quantity: str) -> NDArray[np.uint16] | None:
     parsed = parse(rule)
     if not _is_regular(parsed):
         return None
+    unknown, logs = _half_log_bounds(rule, dtype)
+    bounds = np.stack(_expressed(parsed, quantity, *logs), axis=1)
+    bounds[unknown] = np.nan
+    return to_half(bounds, dtype)
+
+
+@functools.lru_cache(maxsize=4)  # for who asks for both quantities
+def _half_log_bounds(rule: str, dtype: str) -> tuple[NDArray[np.bool_], tuple[Floats, Floats]]:
+    """Which of all patterns are NaN, and both log-bounds by pattern."""
     patterns = np.arange(65536, dtype=np.uint16)
     with np.errstate(invalid="ignore"):  # signalling NaN
         if dtype == "float16":
@@ -95,9 +129,13 @@ def half_table(rule: str, dtype: str) -> NDArray[np.uint16] | None:
         else:
             logp = (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     unknown = np.isnan(logp)
-    bounds = np.stack(_log_bounds(parsed, np.where(unknown, -1.0, np.minimum(logp, 0.0))), axis=1)
-    bounds[unknown] = np.nan
-    return _to_half(bounds, dtype)
+    return unknown, _log_bounds(parse(rule), np.where(unknown, -1.0, np.minimum(logp, 0.0)), DOUBT)
+
+
+def _checked(quantity: str) -> str:
+    if quantity not in QUANTITIES:
+        raise ValueError(f"quantity: {quantity!r} is none of {', '.join(map(repr, QUANTITIES))}")
+    return quantity
 
 
 def _is_regular(rule: Rule) -> bool:
@@ -110,7 +148,7 @@ def _is_regular(rule: Rule) -> bool:
     return (compiled.everywhere or isinstance(form, PowerForm)) and (band.delta > 0 or not compiled.flat)
 
 
-def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
+def to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
     """Bit patterns of the nearest 16-bit floats, ties to even, without the detour over float32 that would round twice."""
     if dtype == "float16":
         with np.errstate(over="ignore"):
@@ -127,16 +165,26 @@ def _to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
     return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
 
 
-def _log_bounds(rule: Rule, logp: Floats, doubt: float = DOUBT) -> tuple[Floats, Floats]:
+def _log_bounds(rule: Rule, logp: Floats, doubt: float) -> tuple[Floats, Floats]:
     bounds = rule.log_bounds(logp, doubt=doubt) if isinstance(rule, Band | RelaxedBand) else rule.log_bounds(logp)
     return np.broadcast_to(bounds.lower, logp.shape), np.broadcast_to(bounds.upper, logp.shape)
+
+
+def _expressed(rule: Rule, quantity: str, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
+    """Log-bounds as a quantity."""
+    if quantity == "log_ratio":
+        return lower, upper
+    if isinstance(rule, RatioClip):
+        return np.full_like(lower, 1 - rule.low), np.full_like(upper, 1 + rule.high)
+    with np.errstate(over="ignore", under="ignore"):
+        return np.exp(lower), np.exp(upper)
 
 
 class _Builder:
     """Collects rows, and nodes but for those of the first level, which come first in the end."""
 
-    def __init__(self, rule: Rule) -> None:
-        self.rule = rule
+    def __init__(self, rule: Rule, quantity: str) -> None:
+        self.rule, self.quantity = rule, quantity
         self.nodes: list[NDArray[np.int32]] = []
         self.rows: list[NDArray[np.float32]] = []
         self.row_count, self.node_count = 0, ROOTS
@@ -166,7 +214,8 @@ class _Builder:
 
     def _bounds(self, logp: Floats) -> Floats:
         """Both bounds in a last axis before which the shape of logp stays."""
-        lower, upper = _log_bounds(self.rule, logp.ravel(), FLOAT32_DOUBT)
+        logs = _log_bounds(self.rule, logp.ravel(), TOLERATED[self.quantity])
+        lower, upper = _expressed(self.rule, self.quantity, *logs)
         return np.stack([lower, upper], axis=-1).reshape(*logp.shape, SIDES)
 
     def _cubics(self, starts: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
@@ -178,7 +227,9 @@ class _Builder:
         places = np.concatenate([_NODES, _EXTREMES])
         inner = self._bounds(-(middle[:, None] + half[:, None] * places))
         values = np.concatenate([inner, self._bounds(-first)[:, None], self._bounds(-last)[:, None]], axis=1)
-        values[np.isinf(values.astype(np.float32))] *= np.inf  # what overflows a float32 is infinite
+        nearest = values.astype(np.float32)
+        values[np.isinf(nearest)] *= np.inf  # what overflows a float32 is infinite,
+        values[nearest == 0] *= 0.0  # and what underflows is 0, however fast it falls
         coefficients = np.einsum("ij,sjk->ski", _TO_COEFFICIENTS, values[:, :4])
         constant = (values == values[:, :1]).all(axis=1)
         coefficients[constant] = np.stack([values[:, 0][constant], *np.zeros((3, constant.sum()))], axis=-1)
@@ -188,6 +239,11 @@ class _Builder:
         size = np.abs(coefficients)
         flat = size[..., 1:].sum(axis=-1) <= STEEPEST * size[..., 0]
         fitted = (constant | precise.all(axis=1) & flat).all(axis=1)
+        if self.quantity == "ratio":
+            lowest, highest = values.min(axis=1), values.max(axis=1)
+            small = ((lowest < SMALL) & (highest >= LEAST_NORMAL)).any(axis=1)
+            for i in np.flatnonzero(fitted & small):
+                fitted[i] = _rounds_well(coefficients[i], shift)
         fits[finite[fitted]] = True
         nodes[finite[fitted]] = self._add_rows(coefficients[fitted])
         return nodes, fits
@@ -211,6 +267,30 @@ class _Builder:
         self.nodes.append(nodes)
         self.node_count += nodes.size
         return self.node_count - nodes.size
+
+
+def _rounds_well(coefficients: Floats, shift: int) -> bool:
+    """Whether cubics, shape (SIDES, 4), keep their precision in float32 at every place of a stretch.
+
+    Next to the least normal number all terms but the first are denormal: each is rounded by as much as the sum, which adds up.
+    """
+    t = np.arange(1 << shift) * 2.0 ** (1 - shift) - 1
+    exact = coefficients @ np.vander(t, 4, increasing=True).T
+    looked_at = (exact >= LEAST_NORMAL) & (exact < SMALL)
+    allowed = SMALL_ERROR * np.spacing(np.abs(exact).astype(np.float32)).astype(np.float64)
+    first, *others = _to_float32(coefficients.T)[::-1, :, None]
+    for fused in ((False, False, False), (False, False, True), (True, True, True)):  # as processors multiply and add
+        value = first
+        for coefficient, together in zip(others, fused, strict=True):
+            product = value * t
+            value = _to_float32(coefficient + (product if together else _to_float32(product)))
+        if (looked_at & (np.abs(value - exact) > allowed)).any():
+            return False
+    return True
+
+
+def _to_float32(values: Floats) -> Floats:
+    return values.astype(np.float32).astype(np.float64)
 
 
 def _float64(patterns: NDArray[np.int64]) -> Floats:

@@ -1,9 +1,10 @@
 """``python -m benchmarks.exhaustive``: the bounds of `bandtheory.torch` on every float, beside float64 and ball arithmetic.
 
-Writes benchmarks/results/exhaustive_float32.json (every float32 in (−104, 0], and −∞), exhaustive_float32_sweep.json with
-`--stride 997` (all divergences and radii, every 997th float32) or exhaustive_half.json with `--type half` (every float16 and
-bfloat16 of [−∞, 0]). A run that was broken off goes on where it was: the same command finds what is finished in a file beside
-the result. Exit status: 0 all within what is allowed, 1 something is not or a process broke off, 2 wrong usage, 130 Ctrl-C.
+Log-ratios and ratios are measured. Writes benchmarks/results/exhaustive_float32.json (every float32 in (−104, 0], and −∞),
+exhaustive_float32_sweep.json with `--stride 997` (all divergences and radii, one float32 in 997) or exhaustive_half.json with
+`--type half` (every float16 and bfloat16 of [−∞, 0]); another choice of inputs needs `--out`. A run that was broken off goes on
+where it was: the same command finds what is finished in a file beside the result. Exit status: 0 all within what is allowed,
+1 something is not or a process broke off, 2 wrong usage, 130 Ctrl-C.
 """
 
 from __future__ import annotations
@@ -27,17 +28,18 @@ from rich.console import Console
 from bandtheory.processor import usable_cores
 from benchmarks import parallel
 from benchmarks.environment import describe, json_bytes, one_thread_each, write_together
+from benchmarks.exhaustive_report import ALLOWED_DENORMAL, report, side_record
 from benchmarks.exhaustive_state import State, TotalBar
 
 RESULTS = Path(__file__).parent / "results"
 WALKED = ("kl", "tv", "pearson_chi2")  # by default, on every float32
 WALKED_DELTAS = (0.05,)
 SWEPT_DELTAS = (0.001, 0.01, 0.05, 0.2, 1.0)
+SWEPT_STRIDE = 997
 HALF_TYPES = ("float16", "bfloat16")
 ALLOWED = {"cpu": 2.0}  # units in the last place of a float32
 ALLOWED_ON_A_DEVICE = 4.0
 PACKAGES = ("bandtheory", "numpy", "scipy", "torch", "python-flint")
-BINS = {"float32": ("correctly_rounded", "below_1", "below_2", "more"), "half": ("correctly_rounded", "off_by_one", "more")}
 
 Record = dict[str, Any]
 
@@ -57,7 +59,7 @@ class Settings:
     deltas: tuple[float, ...] = ()
     """Radii, nats. Default: 0.05 where every float32 is taken, else 0.001, 0.01, 0.05, 0.2 and 1."""
     stride: int = 1
-    """Take every so-manieth float."""
+    """Take every STRIDE-th float."""
     lowest: float = -104.0
     """Take floats above this one; of float16 and bfloat16 all are taken."""
     device: str = "cpu"
@@ -71,7 +73,7 @@ class Settings:
     workers: int = usable_cores()
     """Processes."""
     out: Path | None = None
-    """File to write. Default: in benchmarks/results, named after what is measured."""
+    """File to write. Default: in benchmarks/results, named after what is measured; needed where that is only a part of it."""
 
     @property
     def full(self) -> bool:
@@ -183,20 +185,22 @@ def plan(settings: Settings) -> dict[tuple[str, str, float], dict[str, Any]]:
 
 def summary(settings: Settings, cases: dict[tuple[str, str, float], dict[str, Any]], results: dict[str, Any]) -> Record:
     """What the result file holds, except for how it was run."""
-    from benchmarks.exhaustive_pieces import NEAR_ONE, REFERENCE_ERROR, merge
+    from benchmarks.exhaustive_errors import REFERENCE_ERROR
+    from benchmarks.exhaustive_pieces import merge
 
     allowed = ALLOWED.get(settings.device, ALLOWED_ON_A_DEVICE) if settings.type == "float32" else None
     rows = []
     for (kind, divergence, delta), parts in cases.items():
         merged = merge(results[name] for name in parts)
-        sides = {side: _side(merged[side], settings.type, allowed, REFERENCE_ERROR) for side in sorted(merged)}
+        sides = {side: side_record(merged[side], settings.type, allowed, REFERENCE_ERROR) for side in sorted(merged)}
         rows.append({"type": kind, "divergence": divergence, "delta": delta, "rule": next(iter(parts.values())).rule, **sides})
     lowest = settings.lowest if settings.type == "float32" else -math.inf
     return {
-        "what": "log-bounds of bandtheory.torch beside those of float64, in units in the last place at the latter",
+        "what": "log-ratio and ratio bounds of bandtheory.torch beside those of float64, in units in the last place at those; "
+        "bound is the log-ratio everywhere",
         "inputs": {
-            "logp": f"every {'' if settings.stride == 1 else f'{settings.stride}th '}number of the type in ({lowest:g}, 0], "
-            "from −0 downwards; +0 and −inf",
+            "logp": f"{'every number' if settings.stride == 1 else f'one number in {settings.stride}'} of the type in "
+            f"({lowest:g}, 0], from −0 downwards; +0 and −inf",
             "stride": settings.stride,
             "lowest": lowest,
             "sample": settings.sample,
@@ -205,54 +209,11 @@ def summary(settings: Settings, cases: dict[tuple[str, str, float], dict[str, An
         },
         "device": _device_name(settings.device),
         "allowed_ulp": allowed,
-        "allowed_ratio_ulp": {"ulp": allowed, "where": f"|log-bound| ≤ {NEAR_ONE:g}"} if allowed else None,
+        "allowed_denormal_ratio": ALLOWED_DENORMAL if allowed else None,
         "reference_error": REFERENCE_ERROR,
         "passed": all(row[side]["passed"] for row in rows for side in ("lower", "upper")),
         "rows": rows,
     }
-
-
-def _side(found: Record, kind: str, allowed: float | None, reference_error: float) -> Record:
-    """One bound of one case, as it is written."""
-    certificates = {
-        "made": found["certificates"],
-        "hold": found["certificates"] - len(found["not_certified"]),
-        "that_do_not": [{"logp": at, "bound": f"{b:.16e}", "verdict": v} for at, b, v in found["not_certified"][:20]],
-    }
-    row = {
-        "inputs": found["inputs"],
-        "worst_ulp": found["worst"][0][0],
-        "worst_at": found["worst"][0][1],
-        "histogram": dict(zip(BINS[kind], found["counts"], strict=False)),
-        "not_a_number": found["not_a_number"],
-        "infinity_differs": found["infinity_differs"],
-        "certificates": certificates,
-        "worst_inputs": [{"logp": at, "bound": f"{bound:.16e}", "ulp": error} for error, at, bound in found["worst"]],
-    }
-    passed = not (found["not_certified"] or found["not_a_number"] or found["infinity_differs"])
-    if allowed is None:
-        return row | {"decided_by_certificate": found["decided"], "passed": passed and sum(found["counts"][1:]) == 0}
-    slack = reference_error * 2.0**24  # the largest error of the reference, in units in the last place of a float32
-    ratio, multiple = found["ratio_near_one"], found["ratio_multiple"]
-    row["ratio_near_one"] = {"ulp": ratio[0], "logp": ratio[1]}
-    row["ratio_over_log_bound"] = {"ulp": multiple[0], "logp": multiple[1]}
-    return row | {"passed": passed and row["worst_ulp"] + slack <= allowed and ratio[0] + slack <= allowed}
-
-
-def report(record: Record) -> list[str]:
-    """A line for each bound: its worst error and where, and what is wrong with it, if anything is."""
-    lines = []
-    for row in record["rows"]:
-        for name in ("lower", "upper"):
-            side = row[name]
-            bins = ", ".join(f"{count:,} {word.replace('_', ' ')}" for word, count in side["histogram"].items() if count)
-            held, at = side["certificates"], float.fromhex(side["worst_at"])
-            lines.append(
-                f"{row['type']} {row['rule']} {name}: worst {side['worst_ulp']:.4f} ulp at {at!r}; {bins}; "
-                f"{held['hold']:,} of {held['made']:,} certificates hold{'' if side['passed'] else '; FAILED'}"
-            )
-    failed = sum(line.endswith("FAILED") for line in lines)
-    return [*lines, f"{len(lines) - failed} of {len(lines)} bounds are within what is allowed"]
 
 
 def _device_name(device: str) -> str:
@@ -275,6 +236,11 @@ def _check(settings: Settings) -> None:
             raise ExhaustiveError(f"deltas: {delta} is not accepted; accepted: finite radii above 0 (nats)")
     for name in settings.divergences:
         Band(name)
+    if settings.out is None and (changed := _changed(settings)):
+        raise ExhaustiveError(
+            f"{changed} is {getattr(settings, changed)}, which {settings.target.name} is not for; "
+            "accepted: the default, or any with a file to write in out"
+        )
     if settings.target.is_dir():
         raise ExhaustiveError(f"out is {str(settings.target)!r}, a directory; accepted: a file name")
     import torch
@@ -284,6 +250,18 @@ def _check(settings: Settings) -> None:
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ExhaustiveError(f"device is {settings.device!r}: {reason}; accepted: cpu, or a device torch finds here") from None
+
+
+def _changed(settings: Settings) -> str | None:
+    """The first setting, if any, that makes a run another one than the file of its default name is for."""
+    defaults = {
+        "stride": (1,) if settings.type == "half" else (1, SWEPT_STRIDE),
+        "divergences": ((), *((WALKED,) if settings.full else ())),
+        "deltas": ((), WALKED_DELTAS if settings.full else SWEPT_DELTAS),
+        "lowest": (settings.lowest if settings.type == "half" else Settings.lowest,),
+        "sample": (Settings.sample,),
+    }
+    return next((name for name, accepted in defaults.items() if getattr(settings, name) not in accepted), None)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """One piece of an exhaustive comparison: consecutive bit patterns of log-probabilities, computed bounds beside exact ones.
 
-The reference is `bandtheory.log_bounds` in float64, to which `REFERENCE_ERROR` is conceded. That this is enough is decided by
-`bandtheory.certify` in ball arithmetic, which shares no code with either, for a random sample of every piece, for the worst
-inputs found and for their neighbours. A result is a dict of JSON values, and results of pieces can be merged.
+The reference is `bandtheory.log_bounds` in float64, to which `REFERENCE_ERROR` is conceded; of ratios it is its exponential, to
+which |log-bound| times that is. That this is enough is decided by `bandtheory.certify` in ball arithmetic, which shares no code
+with either, for a random sample of every piece, for the worst inputs found and for their neighbours. A result is a dict of JSON
+values, and results of pieces can be merged.
 """
 
 from __future__ import annotations
@@ -10,26 +11,24 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from bandtheory.bounds import log_bounds
 from bandtheory.evidence.certificate import SIDES, certify
 from bandtheory.rules import Band
+from bandtheory.torch import bounds as torch_bounds
 from bandtheory.torch import log_bounds as torch_log_bounds
+from benchmarks.exhaustive_errors import REFERENCE_ERROR, Errors, RatioErrors, worst_of
 from benchmarks.parallel import Progress
 from benchmarks.units_in_the_last_place import FLOAT32, FORMATS, Floats, Format
 
-REFERENCE_ERROR = 1e-10  # relative, of a float64 log-bound; 0.0017 units in the last place of a float32
 BLOCK = 2**20  # inputs at a time: fewer, and the root finder's table of first guesses is made too often
 SLICE = 2**15  # of them compared at a time, so that the intermediates stay in cache
 LEAST_SAMPLE = 16  # certificates of a small piece, a side
-WORST = 5
-NEAR_ONE = 1.0  # |log-bound| up to which the error of the ratio is reported apart
 
 Result = dict[str, Any]
 
@@ -90,14 +89,14 @@ def measure(piece: Piece, progress: Progress) -> Result:
     done = 0
     for tensor in piece.inputs():
         logp = tensor.to(torch.float64).numpy()
-        computed = torch_log_bounds(tensor.to(piece.device), piece.rule)
+        computed = [function(tensor.to(piece.device), piece.rule) for function in (torch_log_bounds, torch_bounds)]
         exact = log_bounds(logp=logp, divergence=piece.divergence, delta=piece.delta)
         for name, side in sides.items():
-            found = getattr(computed, name).cpu().to(torch.float64).numpy()
+            found, ratio = (getattr(bounds, name).cpu().to(torch.float64).numpy() for bounds in computed)
             known = getattr(exact, name)
             for begin in range(0, logp.size, SLICE):
                 part = slice(begin, begin + SLICE)
-                side.add(logp[part], found[part], known[part])
+                side.add(logp[part], found[part], ratio[part], known[part])
             chosen = sampled[(sampled >= done) & (sampled < done + logp.size)] - done
             side.sampled += zip(logp[chosen].tolist(), known[chosen].tolist(), strict=True)
         done += logp.size
@@ -105,63 +104,25 @@ def measure(piece: Piece, progress: Progress) -> Result:
     return {name: side.result() for name, side in sides.items()}
 
 
-@dataclass
 class Side:
     """What is known so far of one bound of a piece."""
 
-    name: str
-    piece: Piece
-    inputs: int = 0
-    not_a_number: int = 0
-    infinity_differs: int = 0
-    decided: int = 0
-    counts: NDArray[np.int64] = field(default_factory=lambda: np.zeros(4, dtype=np.int64))
-    worst: list[list[Any]] = field(default_factory=list)
-    ratio_near_one: list[Any] = field(default_factory=lambda: [0.0, ""])
-    ratio_multiple: list[Any] = field(default_factory=lambda: [0.0, ""])
-    sampled: list[tuple[float, float]] = field(default_factory=list)
+    def __init__(self, name: str, piece: Piece) -> None:
+        self.name, self.piece = name, piece
+        self.errors, self.ratio = Errors(FORMATS[piece.format]), RatioErrors(Errors(FORMATS[piece.format]))
+        self.not_a_number = self.infinity_differs = self.decided = 0
+        self.sampled: list[tuple[float, float]] = []
 
-    def add(self, logp: Floats, computed: Floats, exact: Floats) -> None:
-        """Take in some inputs."""
+    def add(self, logp: Floats, computed: Floats, ratio: Floats, exact: Floats) -> None:
+        """Take in some inputs: the log-bounds and the ratios computed, and the exact log-bounds."""
         kind = FORMATS[self.piece.format]
-        self.inputs += logp.size
-        self.not_a_number += int(np.isnan(computed).sum())
+        self.not_a_number += int((np.isnan(computed) | np.isnan(ratio)).sum())
         self.infinity_differs += int((np.isinf(exact) & (computed != exact)).sum())
-        error, expected = kind.error(computed, exact), kind.rounded(exact)
-        if kind is FLOAT32:
-            right = int((computed == expected).sum())
-            limits = [right, int((error < 1).sum()), int((error < 2).sum()), error.size]
-        else:
+        expected = kind.rounded(exact)
+        if kind is not FLOAT32:
             self._decide(logp, exact, expected)
-            steps = np.abs(kind.ordinal(computed) - kind.ordinal(expected))
-            steps[np.isinf(error)] = np.inf
-            limits = [int((steps == 0).sum()), int((steps <= 1).sum()), steps.size, steps.size]
-        self.counts += np.diff(limits, prepend=0)
-        self._keep_worst(error, logp, exact)
-        if kind is FLOAT32:
-            self._ratio(logp, computed, exact)
-
-    def _keep_worst(self, error: Floats, logp: Floats, exact: Floats) -> None:
-        least = self.worst[-1][0] if len(self.worst) == WORST else -1.0
-        candidates = np.flatnonzero(error > least)
-        if candidates.size > WORST:
-            candidates = candidates[np.argpartition(error[candidates], -WORST)[-WORST:]]
-        found = [[float(error[i]), float(logp[i]).hex(), float(exact[i])] for i in candidates]
-        self.worst = _worst([*self.worst, *found])
-
-    def _ratio(self, logp: Floats, computed: Floats, exact: Floats) -> None:
-        """The error that the bound leaves in its exponential, where that is a normal float32; `exp` itself is exact."""
-        low, high = math.log(2.0 ** (FLOAT32.least + FLOAT32.digits - 1)), math.log(FLOAT32.limit)
-        normal = (exact >= low) & (exact < high) & np.isfinite(computed)
-        if not normal.all():
-            logp, computed, exact = logp[normal], computed[normal], exact[normal]
-        if not exact.size:
-            return
-        ratio = np.exp(exact)
-        error = np.abs(np.expm1(computed - exact)) * ratio / FLOAT32.spacing(ratio)
-        size = np.abs(exact)
-        self.ratio_multiple = _larger(self.ratio_multiple, error / np.maximum(1.0, size), logp)
-        self.ratio_near_one = _larger(self.ratio_near_one, np.where(size <= NEAR_ONE, error, 0.0), logp)
+        self.errors.add(logp, computed, exact, expected, exact)
+        self.ratio.add(logp, ratio, exact)
 
     def _decide(self, logp: Floats, exact: Floats, expected: Floats) -> None:
         """Correct the expected results, in place, where float64 does not know which of two numbers is nearer."""
@@ -171,22 +132,19 @@ class Side:
 
     def result(self) -> Result:
         """JSON values; the certificates are made now."""
-        claims = self.sampled + [(float.fromhex(at), exact) for _, at, exact in self.worst]
-        beside = np.array(sorted({x for _, at, _ in self.worst for x in _neighbours(float.fromhex(at), self.piece.format)}))
+        worst = self.errors.worst + self.ratio.errors.worst
+        claims = self.sampled + [(float.fromhex(at), exact) for _, at, exact in worst]
+        beside = np.array(sorted({x for _, at, _ in worst for x in _neighbours(float.fromhex(at), self.piece.format)}))
         if beside.size:  # few, so their references are computed once more, apart from the array they came from
             exact = log_bounds(logp=beside, divergence=self.piece.divergence, delta=self.piece.delta)
             claims += zip(beside.tolist(), getattr(exact, self.name).tolist(), strict=True)
-        return {
-            "inputs": self.inputs,
+        return self.errors.result() | {
             "not_a_number": self.not_a_number,
             "infinity_differs": self.infinity_differs,
-            "counts": self.counts.tolist(),
-            "worst": self.worst,
-            "ratio_near_one": self.ratio_near_one,
-            "ratio_multiple": self.ratio_multiple,
             "decided": self.decided,
             "certificates": len(claims),
             "not_certified": uncertified(self.piece, self.name, claims),
+            "ratio": self.ratio.result(),
         }
 
 
@@ -219,26 +177,21 @@ def uncertified(piece: Piece, side: str, claims: Sequence[tuple[float, float]]) 
 
 def merge(results: Iterable[Result]) -> Result:
     """The result of several pieces together, in whatever order they come."""
-    return functools.reduce(lambda one, other: {name: _merge_side(one[name], other[name]) for name in SIDES}, results)
+    return functools.reduce(_merge, results)
 
 
-def _merge_side(one: Result, other: Result) -> Result:
-    total = {key: one[key] + other[key] for key in one}
-    return total | {
-        "counts": [a + b for a, b in zip(one["counts"], other["counts"], strict=True)],
-        "worst": _worst(total["worst"]),
-        "not_certified": sorted(total["not_certified"]),
-        **{key: max(one[key], other[key]) for key in ("ratio_near_one", "ratio_multiple")},
-    }
+def _merge(one: Result, other: Result) -> Result:
+    return {key: _merge_value(key, one[key], other[key]) for key in one}
 
 
-def _worst(found: list[list[Any]]) -> list[list[Any]]:
-    return sorted(found, key=lambda entry: (-entry[0], entry[1]))[:WORST]
-
-
-def _larger(known: list[Any], error: Floats, logp: Floats) -> list[Any]:
-    at = int(np.argmax(error))
-    return max(known, [float(error[at]), float(logp[at]).hex()])
+def _merge_value(key: str, one: Any, other: Any) -> Any:
+    if isinstance(one, dict):
+        return _merge(one, other)
+    if key in ("counts", "overflow", "zero"):
+        return [a + b for a, b in zip(one, other, strict=True)]
+    if key in ("largest", "largest_denormal"):
+        return max(one, other)
+    return worst_of(one + other) if key == "worst" else sorted(one + other) if key == "not_certified" else one + other
 
 
 def _neighbours(logp: float, name: str) -> Iterator[float]:

@@ -10,10 +10,11 @@ import itertools
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from bandtheory.float_table import SHIFTS, float_table, half_table
+from bandtheory.float_table import SHIFTS, float_table, half_table, to_half
 from bandtheory.rules import NoClip, RatioClip, parse
 from bandtheory.torch.tracing import constant
 
@@ -36,14 +37,19 @@ class TensorTable(NamedTuple):
 
 
 @functools.lru_cache(maxsize=256)
-def constant_bounds(rule: str) -> tuple[float, float] | None:
-    """The log-bounds of a rule that has the same for every token, else None."""
+def constant_bounds(rule: str, quantity: str = "log_ratio", dtype: torch.dtype = torch.float64) -> tuple[float, float] | None:
+    """The bounds of a rule that has the same for every token, else None; for a 16-bit dtype they are rounded to it once."""
     match parse(rule):
         case NoClip():
-            return -math.inf, math.inf
+            interval = (-math.inf, math.inf) if quantity == "log_ratio" else (0.0, math.inf)
         case RatioClip() as clip:
-            return clip.log_interval
-    return None
+            interval = clip.log_interval if quantity == "log_ratio" else (1 - clip.low, 1 + clip.high)
+        case _:
+            return None
+    if dtype not in HALF_TYPES:
+        return interval
+    lower, upper = torch.from_numpy(to_half(np.array(interval), HALF_TYPES[dtype])).view(torch.int16).view(dtype).tolist()
+    return lower, upper
 
 
 def contiguous_like(tensor: Tensor) -> Tensor:
@@ -53,14 +59,18 @@ def contiguous_like(tensor: Tensor) -> Tensor:
 
 @constant
 def is_tabulated(rule: str) -> bool:
-    """Whether a rule has a table."""
+    """Whether a rule has a table of log-bounds."""
     return float_table(rule) is not None
 
 
-@functools.lru_cache(maxsize=32)
-def table_on(rule: str, device: torch.device) -> TensorTable | None:
-    """The table of a rule on a device; None for a rule that has none."""
-    table = float_table(rule)
+def table_on(rule: str, device: torch.device, quantity: str = "log_ratio") -> TensorTable | None:
+    """The table of a rule for a quantity of `bandtheory.float_table` on a device; None for a rule that has none."""
+    return _table_on(rule, device, quantity)  # a cache takes a default for another argument than the same value given
+
+
+@functools.lru_cache(maxsize=64)
+def _table_on(rule: str, device: torch.device, quantity: str) -> TensorTable | None:
+    table = float_table(rule, quantity)
     if table is None:
         return None
     nodes, rows = (torch.from_numpy(array).to(device) for array in table)
@@ -68,9 +78,9 @@ def table_on(rule: str, device: torch.device) -> TensorTable | None:
 
 
 @functools.lru_cache(maxsize=128)
-def half_table_on(rule: str, dtype: torch.dtype, device: torch.device) -> Tensor | None:
+def half_table_on(rule: str, dtype: torch.dtype, device: torch.device, quantity: str) -> Tensor | None:
     """Lower and upper bounds of float16 or bfloat16 by bit pattern, shape (65536, 2); None for a rule that has no table."""
-    table = half_table(rule, HALF_TYPES[dtype])
+    table = half_table(rule, HALF_TYPES[dtype], quantity)
     return None if table is None else torch.from_numpy(table).view(torch.int16).view(dtype).to(device)
 
 

@@ -16,9 +16,12 @@ import torch
 
 from bandtheory import certify, log_bounds
 from bandtheory.torch import TensorBounds
+from bandtheory.torch import bounds as torch_bounds
 from bandtheory.torch import log_bounds as torch_log_bounds
 from benchmarks import exhaustive, exhaustive_pieces, exhaustive_state, parallel
+from benchmarks.exhaustive_errors import Errors, RatioErrors
 from benchmarks.exhaustive_pieces import Piece, measure, merge, nearest, patterns_above, uncertified
+from benchmarks.exhaustive_report import side_record
 from benchmarks.exhaustive_state import State
 from benchmarks.units_in_the_last_place import BFLOAT16, FLOAT16, FLOAT32, FORMATS
 
@@ -135,15 +138,15 @@ def test_a_piece_has_consecutive_floats_downwards_and_the_limits() -> None:
     assert last.tolist() == [0.0, -INF]
 
 
-def _planted(monkeypatch: pytest.MonkeyPatch, at: float, side: str, value: Any) -> None:
+def _planted(monkeypatch: pytest.MonkeyPatch, at: float, side: str, value: Any, function: Any = torch_log_bounds) -> None:
     """Let the operator be wrong at one input: `value` is a function of the right result."""
 
     def faulty(logp: torch.Tensor, rule: str) -> TensorBounds:
-        bounds = torch_log_bounds(logp, rule)
+        bounds = function(logp, rule)
         right = getattr(bounds, side)
         return bounds._replace(**{side: torch.where(logp == at, value(right), right)})
 
-    monkeypatch.setattr(exhaustive_pieces, "torch_log_bounds", faulty)
+    monkeypatch.setattr(exhaustive_pieces, f"torch_{function.__name__}", faulty)
 
 
 def test_an_error_of_3_units_in_one_float_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,10 +158,76 @@ def test_an_error_of_3_units_in_one_float_is_found_there(monkeypatch: pytest.Mon
     assert float.fromhex(where) == at
     assert 2 < error < 4
     assert after["upper"]["counts"][3] == 1
-    assert after["upper"]["ratio_near_one"][1] == after["upper"]["ratio_multiple"][1] == where
+    assert after["upper"]["ratio"] == before["upper"]["ratio"]
     assert after["lower"] == before["lower"]
     assert before["upper"]["worst"][0][0] < 2
     assert not after["upper"]["not_certified"]
+
+
+def test_an_error_of_3_units_in_one_ratio_is_found_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = -0.5 - 1234 * 2.0**-24
+    before = measure(_piece(), _silent)
+    _planted(monkeypatch, at, "upper", lambda right: right + 3 * 2.0**-23, torch_bounds)  # 1 + 0.05 e^0.5, unit 2⁻²³
+    after = measure(_piece(), _silent)
+    ratio = after["upper"].pop("ratio")
+    error, where, bound = ratio["worst"][0]
+    assert float.fromhex(where) == at
+    assert bound == pytest.approx(math.log1p(0.05 * math.exp(-at)))
+    assert 2 < error < ratio["largest"] < error + 1e-10 * 2**24
+    assert ratio["counts"][3] == 1
+    assert before["upper"].pop("ratio")["largest"] < 2
+    assert after["lower"] == before["lower"]
+    assert all(after["upper"][key] == before["upper"][key] for key in ("worst", "counts"))
+    assert not side_record(after["upper"] | {"ratio": ratio}, "float32", 2.0, 1e-10)["passed"]
+
+
+@pytest.mark.parametrize(
+    ("log_bound", "computed", "counted", "fine"),
+    [
+        (89.0, INF, {"overflow": [1, 0]}, True),  # 2¹²⁸ = e^88.72…
+        (89.0, LARGEST, {"overflow": [1, 1]}, False),
+        (INF, NAN, {"overflow": [1, 1]}, False),
+        (-INF, 0.0, {"zero": [1, 0]}, True),
+        (-INF, SMALLEST, {"zero": [1, 1]}, False),
+        (-1e30, NAN, {"zero": [1, 1]}, False),
+        (-100.0, 26 * SMALLEST, {"denormal": 1}, True),  # e⁻¹⁰⁰ = 26.5 · 2⁻¹⁴⁹
+        (-100.0, 22 * SMALLEST, {"denormal": 1}, False),
+        (-1000 * math.log(2), 0.0, {"denormal": 1}, True),
+    ],
+)
+def test_ratios_that_are_not_normal_are_counted_apart(
+    log_bound: float, computed: float, counted: dict[str, Any], fine: bool
+) -> None:
+    nothing, ratio = RatioErrors(Errors(FLOAT32)), RatioErrors(Errors(FLOAT32))
+    ratio.add(np.array([-1.0]), np.array([computed]), np.array([log_bound]))
+    error = abs(computed - math.exp(log_bound)) / SMALLEST if "denormal" in counted else 0.0
+    assert ratio.result() == nothing.result() | counted | {"largest_denormal": pytest.approx(error, abs=1e-6)}
+    rest = {"certificates": 0, "not_certified": [], "not_a_number": 0, "infinity_differs": 0, "worst": [[0.0, "0x0p+0", 0.0]]}
+    found = nothing.result() | rest | {"ratio": ratio.result()}
+    assert side_record(found, "float32", 2.0, 1e-10)["passed"] is fine
+
+
+def test_what_is_conceded_to_the_reference_grows_with_the_log_bound() -> None:
+    ratio = RatioErrors(Errors(FLOAT32))
+    exact = math.exp(-80.0)
+    ratio.add(np.array([-1.0]), np.array([exact]), np.array([-80.0]))
+    assert ratio.result()["worst"][0][0] < 1e-8  # exp of two libraries
+    assert ratio.largest == pytest.approx(80 * 1e-10 * 2**24, rel=1e-6)
+
+
+def test_a_half_ratio_that_float64_cannot_round_may_be_either_neighbour() -> None:
+    middle, logp = math.log(1 + 2.0**-11), np.array([-1.0])  # float16 numbers above 1 are 2⁻¹⁰ apart
+    for computed, shift, conceded in (
+        (1.0, 0.0, [1, 0, 0, 0]),
+        (1 + 2.0**-10, 0.0, [1, 0, 0, 0]),
+        (1 + 2.0**-8, 0.0, [0, 0, 1, 0]),
+        (1.0, 1e-9, [0, 1, 0, 0]),
+        (1 + 2.0**-10, 1e-9, [1, 0, 0, 0]),
+    ):
+        ratio = RatioErrors(Errors(FLOAT16))
+        ratio.add(logp, np.array([computed]), np.array([middle + shift]))
+        assert ratio.result()["counts"] == conceded
+        assert ratio.undecided == (shift == 0)
 
 
 @pytest.mark.parametrize(("value", "counter"), [(NAN, "not_a_number"), (-7.0, "infinity_differs")])
@@ -170,18 +239,23 @@ def test_nan_and_finite_numbers_in_place_of_infinity_are_counted(
     assert found[counter] == 1
     assert found["worst"][0][:2] == [INF, "-inf"]
     assert sum(found["counts"]) == 12 and found["counts"][3] == 1
-    assert not exhaustive._side(found, "float32", 2.0, 1e-10)["passed"]
+    assert not side_record(found, "float32", 2.0, 1e-10)["passed"]
 
 
 def test_a_half_that_is_off_by_one_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     piece = _piece(format="bfloat16", first=0x3F00, count=64, limits=False)
     right = measure(piece, _silent)["upper"]
     assert right["counts"] == [64, 0, 0, 0]
-    assert exhaustive._side(right, "half", None, 1e-10)["passed"]
+    assert side_record(right, "half", None, 1e-10)["passed"]
     _planted(monkeypatch, -0.5, "upper", lambda bound: bound * (1 + 2.0**-7))
     wrong = measure(piece, _silent)["upper"]
-    assert wrong["counts"] == [63, 1, 0, 0]
-    assert not exhaustive._side(wrong, "half", None, 1e-10)["passed"]
+    assert wrong["counts"] == [63, 1, 0, 0] and wrong["ratio"]["counts"] == [64, 0, 0, 0]
+    assert not side_record(wrong, "half", None, 1e-10)["passed"]
+    monkeypatch.undo()
+    _planted(monkeypatch, -0.5, "upper", lambda bound: bound * (1 + 2.0**-7), torch_bounds)
+    wrong = measure(piece, _silent)["upper"]
+    assert wrong["counts"] == [64, 0, 0, 0] and wrong["ratio"]["counts"] == [63, 1, 0, 0]
+    assert not side_record(wrong, "half", None, 1e-10)["passed"]
 
 
 def test_a_wrong_reference_is_not_certified(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +265,7 @@ def test_a_wrong_reference_is_not_certified(monkeypatch: pytest.MonkeyPatch) -> 
     )
     found = measure(_piece(count=20, limits=False), _silent)["upper"]
     assert len(found["not_certified"]) == found["certificates"] > 16
-    assert not exhaustive._side(found, "float32", 1e9, 1e-10)["passed"]
+    assert not side_record(found, "float32", 1e9, 1e-10)["passed"]
 
 
 @pytest.mark.parametrize("side", ["lower", "upper"])
@@ -217,7 +291,7 @@ def test_pieces_add_up_to_the_whole() -> None:
     parts = [_piece(limits=False, first=0x3F000000 + 2000 * k, count=n) for k, n in enumerate((2000, 2000, 1000))]
     merged = merge(measure(part, _silent) for part in reversed(parts))
     for side in ("lower", "upper"):
-        for key in ("inputs", "counts", "not_a_number", "infinity_differs", "ratio_near_one", "ratio_multiple"):
+        for key in ("inputs", "counts", "not_a_number", "infinity_differs", "ratio"):
             assert merged[side][key] == whole[side][key]
         assert [entry[:2] for entry in merged[side]["worst"]] == [entry[:2] for entry in whole[side]["worst"]]
 
@@ -282,7 +356,12 @@ def test_a_small_run_in_processes_writes_what_it_found(tmp_path: Path, capsys: p
         assert [entry["ulp"] for entry in found["worst_inputs"]] == sorted(
             (w["ulp"] for w in found["worst_inputs"]), reverse=True
         )
-        assert (found["worst_at"], found["worst_ulp"]) == (found["worst_inputs"][0]["logp"], found["worst_inputs"][0]["ulp"])
+        for errors in (found, found["ratio"]):
+            worst = errors["worst_inputs"][0]
+            assert (errors["worst_at"], errors["worst_ulp"]) == (worst["logp"], worst["ulp"])
+        ratio = found["ratio"]
+        assert ratio["inputs"] == sum(ratio["histogram"].values()) == found["inputs"] - 1
+        assert ratio["zero" if side == "lower" else "overflow"] == {"inputs": 1, "wrong": 0}  # at −∞
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "7,137 floats in 3 pieces, 0 of them finished; 2 processes"
     assert lines[-2:] == ["2 of 2 bounds are within what is allowed", "wrote walk.json"]
@@ -336,14 +415,41 @@ def test_wrong_arguments_end_with_status_2_and_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--divergences", "kl"], "divergences is ('kl',), which exhaustive_float32.json is not for; "),
+        (["--deltas", "0.05", "0.1"], "deltas is (0.05, 0.1), which exhaustive_float32.json is not for; "),
+        (["--stride", "996"], "stride is 996, which exhaustive_float32_sweep.json is not for; "),
+        (["--stride", "997", "--deltas", "0.05"], "deltas is (0.05,), which exhaustive_float32_sweep.json is not for; "),
+        (["--lowest=-1"], "lowest is -1.0, which exhaustive_float32.json is not for; "),
+        (["--sample", "1000000"], "sample is 1000000, which exhaustive_float32.json is not for; "),
+        (["--type", "half", "--stride", "997"], "stride is 997, which exhaustive_half.json is not for; "),
+    ],
+)
+def test_a_part_does_not_replace_the_whole(
+    arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(exhaustive, "RESULTS", tmp_path)
+    assert exhaustive.main(arguments) == 2
+    assert f"{message}accepted: the default, or any with a file to write in out" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_defaults_may_be_spelled_out() -> None:
+    exhaustive._check(exhaustive.Settings(divergences=exhaustive.WALKED, deltas=exhaustive.WALKED_DELTAS))
+    exhaustive._check(exhaustive.Settings(stride=997, deltas=exhaustive.SWEPT_DELTAS))
+    exhaustive._check(exhaustive.Settings(type="half", lowest=-1.0))  # of which half takes no notice
+
+
 def _rows(name: str) -> list[dict[str, Any]]:
     path = RESULTS / name
     return json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
 
 
-def _claims(row: dict[str, Any], side: str) -> tuple[np.ndarray, np.ndarray]:
-    """Worst inputs, and the bounds there."""
-    worst = row[side]["worst_inputs"]
+def _claims(found: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    """Worst inputs of a quantity, and the log-bounds there."""
+    worst = found["worst_inputs"]
     return np.array([float.fromhex(w["logp"]) for w in worst]), np.array([float(w["bound"]) for w in worst])
 
 
@@ -361,7 +467,8 @@ def test_the_result_is_there_and_everything_in_it_passed(name: str) -> None:
 @pytest.mark.parametrize("row", [row for name in FILES for row in _rows(name)], ids=_identity)
 def test_the_bounds_at_the_worst_inputs_are_certain(row: dict[str, Any]) -> None:
     for side in ("lower", "upper"):
-        logp, bounds = _claims(row, side)
+        both = (_claims(row[side]), _claims(row[side]["ratio"]))
+        logp, bounds = (np.concatenate(parts) for parts in zip(*both, strict=True))
         certificates = certify(
             logp, log_ratio=bounds, divergence=row["divergence"], delta=row["delta"], side=side, tolerance=1e-10
         )
@@ -376,7 +483,9 @@ def _worst_rows(name: str) -> list[dict[str, Any]]:
 def test_the_operator_is_as_good_as_allowed_at_the_worst_inputs(row: dict[str, Any]) -> None:
     kind, half = FORMATS[row["type"]], row["type"] != "float32"
     for side in ("lower", "upper"):
-        logp, bounds = _claims(row, side)
-        tensor = torch.tensor(logp.tolist(), dtype=torch.float64).to(getattr(torch, row["type"]))
-        computed = getattr(torch_log_bounds(tensor, row["rule"]), side).double().numpy()
-        assert kind.error(computed, bounds).max() <= (0.5 * (1 + 1e-6) if half else 2.0)
+        for function, found in ((torch_log_bounds, row[side]), (torch_bounds, row[side]["ratio"])):
+            logp, log_bounds_there = _claims(found)
+            exact = log_bounds_there if function is torch_log_bounds else np.exp(log_bounds_there)
+            tensor = torch.tensor(logp.tolist(), dtype=torch.float64).to(getattr(torch, row["type"]))
+            computed = getattr(function(tensor, row["rule"]), side).double().numpy()
+            assert kind.error(computed, exact).max(initial=0.0) <= (0.5 * (1 + 1e-6) if half else 2.0)

@@ -1,4 +1,4 @@
-"""Every float16 and every bfloat16 log-probability, for every catalogue divergence: the bounds are correctly rounded."""
+"""All float16 and bfloat16 log-probabilities, for every catalogue divergence: log-bounds and ratios are correctly rounded."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 import bandtheory as bt
 from bandtheory.catalogue import examples
-from bandtheory.torch import log_bounds
+from bandtheory.torch import bounds, log_bounds
 
 DELTAS = (0.001, 0.01, 0.05, 0.2, 1.0)
 CERTIFIED = 6  # inputs of each case at which the float64 bounds are certified
@@ -33,13 +33,16 @@ def test_all_inputs(name: str, dtype: torch.dtype) -> None:
     # what rounds to infinity is at least half a unit beyond the largest number
     overflow = torch.finfo(dtype).max * (1 + torch.finfo(dtype).eps / 4)
     for delta in DELTAS:
-        exact = bt.log_bounds(logp=np.minimum(exact_logp, 0.0), divergence=name, delta=delta)
-        for ours, bound in zip(log_bounds(logp, f"band:{name}:{delta}"), exact, strict=True):
-            value, finite = ours.double().numpy(), np.abs(bound) < overflow
-            np.testing.assert_array_equal(value[~finite], np.copysign(np.inf, bound[~finite]))
-            error = np.abs(value[finite] - bound[finite])
-            for neighbour in neighbours(ours):
-                assert np.all(error <= np.abs(neighbour[finite] - bound[finite]))
+        logs = bt.log_bounds(logp=np.minimum(exact_logp, 0.0), divergence=name, delta=delta)
+        with np.errstate(over="ignore"):
+            ratios = [np.exp(bound) for bound in logs]
+        for function, exact in ((log_bounds, logs), (bounds, ratios)):
+            for ours, bound in zip(function(logp, f"band:{name}:{delta}"), exact, strict=True):
+                value, finite = ours.double().numpy(), np.abs(bound) < overflow
+                np.testing.assert_array_equal(value[~finite], np.copysign(np.inf, bound[~finite]))
+                error = np.abs(value[finite] - bound[finite])
+                for neighbour in neighbours(ours):
+                    assert np.all(error <= np.abs(neighbour[finite] - bound[finite]))
 
 
 @pytest.mark.parametrize("name", examples())
@@ -47,6 +50,6 @@ def test_the_float64_bounds_behind_them_are_certified(name: str) -> None:
     rng = np.random.default_rng(0)
     for delta in DELTAS:
         logp = -(10.0 ** rng.uniform(-3, 1.5, CERTIFIED)).astype(np.float16).astype(np.float64)
-        bounds = bt.log_bounds(logp=logp, divergence=name, delta=delta)
-        for side, log_bound in (("lower", bounds.lower), ("upper", bounds.upper)):
+        logs = bt.log_bounds(logp=logp, divergence=name, delta=delta)
+        for side, log_bound in (("lower", logs.lower), ("upper", logs.upper)):
             assert bt.certify(logp, np.exp(log_bound), divergence=name, delta=delta, side=side).holds.all()

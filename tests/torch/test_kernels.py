@@ -22,7 +22,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bandtheory.torch import TensorBounds, log_bounds, lookup, losses, policy_loss, surrogate
+from bandtheory.torch import TensorBounds, bounds, log_bounds, lookup, losses, policy_loss, surrogate
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -343,6 +343,20 @@ class TestKernels:
                 assert bound.dtype == dtype
                 assert bound.shape == (2, 32768)
                 assert torch.equal(bound.view(torch.int16).ravel(), expected[:, side])
+
+    @pytest.mark.parametrize("dtype", FLOATS, ids=str)
+    def test_ratio_bounds_come_from_the_kernels(self, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every level of the table: large and denormal ratios, 0 and infinite ones."""
+        generator = torch.Generator().manual_seed(3)
+        logp = torch.cat([-100 * torch.rand(3000, generator=generator), -7.3 - 0.4 * torch.rand(3000, generator=generator)])
+        logp = torch.cat([logp, torch.tensor(HOSTILE)]).to(dtype).to(DEVICE)
+        ours = bounds(logp, "band:kl:0.05")
+        monkeypatch.setattr("bandtheory.torch.kernels.available", lambda device: False)
+        for side, eager in zip(ours, bounds(logp, "band:kl:0.05"), strict=True):
+            if dtype == torch.float32:
+                torch.testing.assert_close(side, eager, rtol=2.0**-22, atol=4 * 2.0**-149, equal_nan=True)
+            else:
+                torch.testing.assert_close(side, eager, rtol=0, atol=0, equal_nan=True)
 
     # --- exponentials
 
