@@ -16,7 +16,7 @@ Trusted: flint's arb, and that sympy keeps an expression's value when it builds 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from functools import lru_cache
@@ -86,13 +86,16 @@ def limits(divergence: FDivergence) -> tuple[arb, arb]:
     return _limit(divergence.value_at_zero), _limit(divergence.recession_slope)
 
 
-def ball_function(expressions: sympy.Expr | Sequence[sympy.Expr], *symbols: sympy.Symbol) -> Callable[..., Any]:
+def ball_function(
+    expressions: sympy.Expr | Sequence[sympy.Expr], *symbols: sympy.Symbol, namespace: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """A function of balls that encloses one expression, or a list of several that share their common parts.
 
     Args:
         expressions: numbers, `+ * / **` with constant exponents, log, exp, sqrt, Abs, Max, Min, sign, Heaviside, pi, E in the
             symbols; what sympy makes of a generator of `bandtheory.expressions` and of its first derivative.
         symbols: the arguments, in order.
+        namespace: functions that replace those of the same name in `_NAMESPACE`, for arguments that are not `arb`.
 
     Returns:
         `(arb, ...) ↦ arb`, or `↦ [arb, ...]` for a list. Arguments must be `arb`; see `exact` and `interval`.
@@ -114,7 +117,8 @@ def ball_function(expressions: sympy.Expr | Sequence[sympy.Expr], *symbols: symp
         printer.doprint(expression)  # refuses what has no ball function
     body = given[0] if isinstance(expressions, sympy.Basic) else given
     # the source consists of what _BallPrinter prints, and that of numbers, names of _NAMESPACE and names that lambdify chose
-    function: Callable[..., Any] = sympy.lambdify(symbols, body, modules=[_NAMESPACE], printer=_BallPrinter(None), cse=True)
+    modules = [_NAMESPACE | dict(namespace or {})]
+    function: Callable[..., Any] = sympy.lambdify(symbols, body, modules=modules, printer=_BallPrinter(None), cse=True)
     return function
 
 
