@@ -7,13 +7,11 @@ only for the same generator, radius, functions, effort and seed.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import lru_cache
@@ -22,6 +20,7 @@ from typing import Any
 
 from bandtheory._version import __version__
 from bandtheory.evidence.verification import Check, check_names
+from bandtheory.whole_files import write_whole
 
 FORMAT = "bandtheory verification 1"
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -116,17 +115,8 @@ class Records:
 
     def _write(self) -> None:
         checks = {key: [asdict(check) for check in kept.values()] for key, kept in self._kept.items()}
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name, suffix=".part")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump({"format": FORMAT, "version": _version(), "checks": checks}, file, ensure_ascii=False, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                Path(name).unlink()
-            raise
+        content = {"format": FORMAT, "version": _version(), "checks": checks}
+        write_whole(self.path, json.dumps(content, ensure_ascii=False, indent=1).encode())
 
 
 def _check(data: Any) -> Check:
