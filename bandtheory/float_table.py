@@ -28,7 +28,7 @@ from bandtheory.bounds import DOUBT
 from bandtheory.closed_form_search import PowerForm, closed_form
 from bandtheory.divergence import divergence
 from bandtheory.evaluation import evaluator
-from bandtheory.rules import Band, RatioClip, RelaxedBand, Rule, parse
+from bandtheory.rules import Band, RatioClip, RelaxedBand, Rule, TableRule, parse
 
 SHIFTS = (16, 11, 6, 0)  # a stretch of each level is 2**shift floats
 ROOTS = 2**31 >> SHIFTS[0]
@@ -50,6 +50,9 @@ _TO_COEFFICIENTS = np.linalg.inv(np.vander(_NODES, increasing=True))
 
 Floats = NDArray[np.float64]
 HALF_TYPES = ("float16", "bfloat16")
+# What rounding can change, relative, and in the smallest numbers: rounding to nearest of 16 bits; coefficients and evaluation
+HALF_ROUNDING = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}
+FLOAT32_ROUNDING = 3.5 * 2.0**-24, 2.0**-147
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -114,7 +117,10 @@ def _half_table(rule: str, dtype: str, quantity: str) -> NDArray[np.uint16] | No
     if not _is_regular(parsed):
         return None
     unknown, logs = _half_log_bounds(rule, dtype)
-    bounds = np.stack(_expressed(parsed, quantity, *logs), axis=1)
+    lower, upper = _expressed(parsed, quantity, *logs)
+    if _stays_inside(parsed):
+        lower, upper = _inward(quantity, lower, upper, HALF_ROUNDING[dtype])
+    bounds = np.stack([lower, upper], axis=1)
     bounds[unknown] = np.nan
     return to_half(bounds, dtype)
 
@@ -130,6 +136,18 @@ def _half_log_bounds(rule: str, dtype: str) -> tuple[NDArray[np.bool_], tuple[Fl
             logp = (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     unknown = np.isnan(logp)
     return unknown, _log_bounds(parse(rule), np.where(unknown, -1.0, np.minimum(logp, 0.0)), DOUBT)
+
+
+def _stays_inside(rule: Rule) -> bool:
+    """Whether no bound may leave the band, by rounding neither."""
+    return isinstance(rule, TableRule) and rule.table.inside
+
+
+def _inward(quantity: str, lower: Floats, upper: Floats, rounding: tuple[float, float]) -> tuple[Floats, Floats]:
+    """Both bounds moved towards ratio 1, not past it, by what rounding can change: relative, and in the smallest numbers."""
+    one, (share, least) = 0.0 if quantity == "log_ratio" else 1.0, rounding
+    moved = (np.where(np.isfinite(bound), share * np.abs(bound) + least, 0.0) for bound in (lower, upper))
+    return np.minimum(lower + next(moved), one), np.maximum(upper - next(moved), one)
 
 
 def _checked(quantity: str) -> str:
@@ -216,6 +234,8 @@ class _Builder:
         """Both bounds in a last axis before which the shape of logp stays."""
         logs = _log_bounds(self.rule, logp.ravel(), TOLERATED[self.quantity])
         lower, upper = _expressed(self.rule, self.quantity, *logs)
+        if _stays_inside(self.rule):
+            lower, upper = _inward(self.quantity, lower, upper, FLOAT32_ROUNDING)
         return np.stack([lower, upper], axis=-1).reshape(*logp.shape, SIDES)
 
     def _cubics(self, starts: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:

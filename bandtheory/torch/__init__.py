@@ -16,7 +16,8 @@ except ModuleNotFoundError as error:
         "bandtheory.torch needs PyTorch: install torch, or the extra bandtheory[torch] (in a checkout: pip install '.[torch]')"
     ) from error
 
+from bandtheory.rules import TableRule
 from bandtheory.torch.bounds import TensorBounds, bounds, log_bounds
 from bandtheory.torch.losses import ClipStatistics, policy_loss
 
-__all__ = ["ClipStatistics", "TensorBounds", "bounds", "log_bounds", "policy_loss"]
+__all__ = ["ClipStatistics", "TableRule", "TensorBounds", "bounds", "log_bounds", "policy_loss"]

@@ -23,13 +23,20 @@ from bandtheory.engine import LOG_ZERO_RADIUS, REACH
 from bandtheory.evaluation import evaluator
 from bandtheory.radius import Radius, f_radius
 from bandtheory.reduction import Probability, Reduction, solve, solve_fixed
-from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, parse
+from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, TableRule, parse
+from bandtheory.tables import BandTable
 
 
 def host_bounds(logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
     """The numpy library itself, for CPU tensors: faster there than tensor operations, and it corrects what rounding spoils."""
     bounds = parse(rule).log_bounds(torch.where(torch.isnan(logp), -1.0, logp).numpy())
     return torch.from_numpy(np.asarray(bounds.lower)), torch.from_numpy(np.asarray(bounds.upper))
+
+
+def through_the_host(rule: str, logp: Tensor) -> tuple[Tensor, Tensor]:
+    """`host_bounds` of a tensor on any device, which waits for it."""
+    lower, upper = host_bounds(logp.cpu(), rule)
+    return lower.to(logp.device), upper.to(logp.device)
 
 
 @functools.lru_cache(maxsize=256)
@@ -46,6 +53,11 @@ def device_program(rule: str) -> Any:
             return _BandProgram(band)
         case RelaxedBand() as relaxed:
             return _relaxed(relaxed)
+        case TableRule() as tabulated:
+            table = tabulated.table
+            return (
+                _TableProgram(tabulated, table) if isinstance(table, BandTable) else functools.partial(through_the_host, rule)
+            )
 
 
 def _constant(lower: float, upper: float, logp: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,8 +101,7 @@ class _BandProgram:
             return _constant(0.0, 0.0, logp)
         if not self.reduction.evaluator.everywhere:
             # a generator that grows too fast for doubles, as exp(u): these formulas lose it at extreme tokens, numpy does not
-            bounds = host_bounds(logp.cpu(), str(self.band))
-            return bounds[0].to(logp.device), bounds[1].to(logp.device)
+            return through_the_host(str(self.band), logp)
         inside = (logp < 0) & (logp > -math.inf)
         log_p = torch.where(inside, logp, -1.0)
         prob = Probability.from_log(torch, log_p)
@@ -120,6 +131,25 @@ class _BandProgram:
         log_r, log_c = solve_fixed(self.reduction, prob, self.log_radius, self.iterations)
         saturated = self.reduction.saturation(prob, self.log_radius) <= 0
         return torch.where(saturated, -prob.log_p, log_r), torch.where(saturated, -math.inf, log_c)
+
+
+class _TableProgram:
+    """A table on the device that asks first, evaluated in float64."""
+
+    def __init__(self, rule: TableRule, table: BandTable) -> None:
+        self.cap = math.inf if rule.max_ratio is None else math.log(rule.max_ratio)
+        self.arrays = [torch.from_numpy(array.astype(np.float64)) for array in (table.knots, table.values, table.coefficients)]
+
+    def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
+        self.arrays = [array.to(logp.device) for array in self.arrays]
+        knots, values, coefficients = self.arrays
+        x = torch.minimum(-logp, knots[-1])
+        row = torch.searchsorted(knots[1:-1], x, right=True)
+        first, last = knots[row], knots[row + 1]
+        t = ((2 * x - first - last) / (last - first)).unsqueeze(-1)
+        c1, c2, c3 = coefficients[row].unbind(-1)
+        lower, upper = (values[row] + t * (c1 + t * (c2 + t * c3))).unbind(-1)
+        return torch.clamp(lower, max=0.0), torch.clamp(upper, min=0.0, max=self.cap)
 
 
 def _iterations(reduction: Reduction, log_radius: float) -> int:
