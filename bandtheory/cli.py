@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from bandtheory._version import __version__
+from bandtheory.table_command import TableCommand
 from bandtheory.terminal import UsageError, console, exit_status, print_json, progress, read_arguments
 from bandtheory.verify_command import VerifyCommand
 
@@ -186,7 +187,7 @@ class AuditCommand:
 
 @dataclass(frozen=True)
 class PlotCommand:
-    """Draw ratio bounds and allowed probability changes of rules.
+    """Draw ratio bounds and allowed probability changes of rules, or a lookup table.
 
     Example: bandtheory plot --rules clip band:kl:0.05 --out a.png
     """
@@ -197,11 +198,22 @@ class PlotCommand:
     """Rules to compare."""
     show: Literal["both", "ratio", "change"] = "both"
     """Both figures side by side, or one of them."""
+    table: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """Draw this lookup table instead (safetensors or npz): both bounds, knots, and the certified error of each row."""
 
     def run(self) -> int:
         from bandtheory import plots
 
         plots.check_destination(self.out)
+        if self.table is not None:
+            if self.rules != DEFAULT_RULES or self.show != "both":
+                raise UsageError("--table draws a table and no rules: it excludes --rules and --show")
+            from bandtheory.table_plots import table_figure
+            from bandtheory.tables import BandTable
+
+            plots.save(table_figure(BandTable.load(self.table)), self.out)
+            _print(*_wrote(self.out))
+            return 0
         draw = {"both": plots.rules_figure, "ratio": plots.ratio_figure, "change": plots.probability_change_figure}
         plots.save(draw[self.show](self.rules), self.out)
         _print(*_wrote(self.out))
@@ -215,6 +227,7 @@ COMMANDS: dict[str, type[Any]] = {
     "verify": VerifyCommand,
     "audit": AuditCommand,
     "plot": PlotCommand,
+    "table": TableCommand,
 }
 
 

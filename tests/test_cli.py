@@ -236,7 +236,7 @@ def test_plot_writes_the_figure_it_names(run: Any, tmp_path: Path, show: str) ->
 
 
 BAD_INPUT = {
-    "no command": ([], "Expected one of {list, derive, bounds, verify, audit, plot}"),
+    "no command": ([], "Expected one of {list, derive, bounds, verify, audit, plot, table}"),
     "unknown command": (["bond", "kl"], "unknown command 'bond'; did you mean 'bounds'?"),
     "unknown option": (["verify", "kl", "--al"], "Unrecognized options: --al. Perhaps you meant: --all;"),
     "missing argument": (["bounds"], "Missing from bandtheory bounds: DIVERGENCE; see 'bandtheory bounds --help'"),
@@ -350,7 +350,7 @@ def test_each_command_explains_itself(run: Any, command: str) -> None:
     assert f"Example: bandtheory {command}" in done.out
 
 
-@pytest.mark.parametrize("command", ["list", "derive", "bounds", "verify", "audit"])
+@pytest.mark.parametrize("command", ["list", "derive", "bounds", "verify", "audit", "table"])
 def test_every_command_that_reports_has_json(run: Any, command: str) -> None:
     assert "--json" in run(command, "--help").out
 
