@@ -1,4 +1,4 @@
-"""A rule's bounds, log-ratios or ratios, on every float: cubics over the bits of a float32, and a plain list for 16-bit types.
+"""A rule's bounds, log-ratios or ratios, on every float32: cubics over its bit pattern.
 
 In training the bounds are functions of one float, the old log-probability. A float32 is a piecewise linear function of its bit
 pattern with a new piece at each power of two, so cutting the patterns into equal stretches cuts |log p| into 128 intervals an
@@ -25,10 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bandtheory.bounds import DOUBT
-from bandtheory.closed_form_search import PowerForm, closed_form
-from bandtheory.divergence import divergence
-from bandtheory.evaluation import evaluator
-from bandtheory.rules import Band, RatioClip, RelaxedBand, Rule, TableRule, parse
+from bandtheory.rules import Rule, parse
+from bandtheory.tabulation import Floats, checked, expressed, is_regular, log_bounds_of, moved_inward, stays_inside
 
 SHIFTS = (16, 11, 6, 0)  # a stretch of each level is 2**shift floats
 ROOTS = 2**31 >> SHIFTS[0]
@@ -42,17 +40,13 @@ LEAST_NORMAL, SMALL = 2.0**-126, 2.0**-123  # between them a ratio's rounding is
 SMALL_ERROR = 1.6  # and may be this much, in units in the last place
 MOST_REFINED = 4096  # stretches of a level; a rule that needs more has no table
 SIDES = 2
-QUANTITIES = ("log_ratio", "ratio")
 
 _NODES = np.cos(np.pi * (2 * np.arange(4) + 1) / 8)  # zeros of T₄
 _EXTREMES = np.array([-math.sqrt(0.5), 0.0, math.sqrt(0.5)])  # where |T₄| = 1, as it is at the ends ±1
 _TO_COEFFICIENTS = np.linalg.inv(np.vander(_NODES, increasing=True))
 
-Floats = NDArray[np.float64]
-HALF_TYPES = ("float16", "bfloat16")
-# What rounding can change, relative, and in the smallest numbers: rounding to nearest of 16 bits; coefficients and evaluation
-HALF_ROUNDING = {"float16": (2.0**-11, 2.0**-25), "bfloat16": (2.0**-8, 2.0**-134)}
-FLOAT32_ROUNDING = 3.5 * 2.0**-24, 2.0**-147
+# What rounding of coefficients and evaluation can change, relative and in the smallest numbers, and the largest number.
+FLOAT32_ROUNDING = (3.5 * 2.0**-24, 2.0**-147, 2.0**128 - 2.0**106)
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -83,119 +77,14 @@ def float_table(rule: str, quantity: str = "log_ratio") -> FloatTable | None:
     Raises:
         ValueError: another quantity.
     """
-    return _float_table(rule, _checked(quantity))
+    return _float_table(rule, checked(quantity))
 
 
 @functools.lru_cache(maxsize=64)
 def _float_table(rule: str, quantity: str) -> FloatTable | None:
     parsed = parse(rule)
     with _ONE_AT_A_TIME:
-        return _Builder(parsed, quantity).build() if _is_regular(parsed) else None
-
-
-def half_table(rule: str, dtype: str, quantity: str = "log_ratio") -> NDArray[np.uint16] | None:
-    """Bit patterns of both bounds by the bit pattern of logp, shape (65536, 2): those of float64, rounded once.
-
-    None for a band whose float64 bounds are solved in high precision token by token.
-
-    Args:
-        rule: a rule's string.
-        dtype: "float16" or "bfloat16".
-        quantity: "log_ratio" for log-bounds in nats, "ratio" for their exponentials.
-
-    Raises:
-        ValueError: another dtype or quantity.
-    """
-    if dtype not in HALF_TYPES:
-        raise ValueError(f"dtype: {dtype!r} is none of {', '.join(map(repr, HALF_TYPES))}")
-    return _half_table(rule, dtype, _checked(quantity))
-
-
-@functools.lru_cache(maxsize=64)
-def _half_table(rule: str, dtype: str, quantity: str) -> NDArray[np.uint16] | None:
-    parsed = parse(rule)
-    if not _is_regular(parsed):
-        return None
-    unknown, logs = _half_log_bounds(rule, dtype)
-    lower, upper = _expressed(parsed, quantity, *logs)
-    if _stays_inside(parsed):
-        lower, upper = _inward(quantity, lower, upper, HALF_ROUNDING[dtype])
-    bounds = np.stack([lower, upper], axis=1)
-    bounds[unknown] = np.nan
-    return to_half(bounds, dtype)
-
-
-@functools.lru_cache(maxsize=4)  # for who asks for both quantities
-def _half_log_bounds(rule: str, dtype: str) -> tuple[NDArray[np.bool_], tuple[Floats, Floats]]:
-    """Which of all patterns are NaN, and both log-bounds by pattern."""
-    patterns = np.arange(65536, dtype=np.uint16)
-    with np.errstate(invalid="ignore"):  # signalling NaN
-        if dtype == "float16":
-            logp = patterns.view(np.float16).astype(np.float64)
-        else:
-            logp = (patterns.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    unknown = np.isnan(logp)
-    return unknown, _log_bounds(parse(rule), np.where(unknown, -1.0, np.minimum(logp, 0.0)), DOUBT)
-
-
-def _stays_inside(rule: Rule) -> bool:
-    """Whether no bound may leave the band, by rounding neither."""
-    return isinstance(rule, TableRule) and rule.table.inside
-
-
-def _inward(quantity: str, lower: Floats, upper: Floats, rounding: tuple[float, float]) -> tuple[Floats, Floats]:
-    """Both bounds moved towards ratio 1, not past it, by what rounding can change: relative, and in the smallest numbers."""
-    one, (share, least) = 0.0 if quantity == "log_ratio" else 1.0, rounding
-    moved = (np.where(np.isfinite(bound), share * np.abs(bound) + least, 0.0) for bound in (lower, upper))
-    return np.minimum(lower + next(moved), one), np.maximum(upper - next(moved), one)
-
-
-def _checked(quantity: str) -> str:
-    if quantity not in QUANTITIES:
-        raise ValueError(f"quantity: {quantity!r} is none of {', '.join(map(repr, QUANTITIES))}")
-    return quantity
-
-
-def _is_regular(rule: Rule) -> bool:
-    """Whether a rule's float64 bounds cost about the same, and are as good, for an array of any length."""
-    band = rule.band if isinstance(rule, RelaxedBand) else rule
-    if not isinstance(band, Band):
-        return True
-    resolved = divergence(band.divergence)
-    compiled, form = evaluator(resolved), closed_form(resolved)
-    return (compiled.everywhere or isinstance(form, PowerForm)) and (band.delta > 0 or not compiled.flat)
-
-
-def to_half(values: Floats, dtype: str) -> NDArray[np.uint16]:
-    """Bit patterns of the nearest 16-bit floats, ties to even, without the detour over float32 that would round twice."""
-    if dtype == "float16":
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16).view(np.uint16)
-    with np.errstate(over="ignore", invalid="ignore"):
-        nearest = values.astype(np.float32)
-    # Rounding to odd in float32 keeps on which side of a tie of bfloat16 the double lies.
-    bits = nearest.view(np.uint32).copy()
-    inexact = np.isfinite(values) & np.isfinite(nearest) & (nearest.astype(np.float64) != values)
-    beyond = inexact & (np.abs(nearest.astype(np.float64)) > np.abs(values))
-    bits[beyond] -= 1
-    bits[inexact] |= 1
-    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    return np.where(np.isnan(values), np.uint32(0x7FC0), rounded).astype(np.uint16)
-
-
-def _log_bounds(rule: Rule, logp: Floats, doubt: float) -> tuple[Floats, Floats]:
-    bounds = rule.log_bounds(logp, doubt=doubt) if isinstance(rule, Band | RelaxedBand) else rule.log_bounds(logp)
-    return np.broadcast_to(bounds.lower, logp.shape), np.broadcast_to(bounds.upper, logp.shape)
-
-
-def _expressed(rule: Rule, quantity: str, lower: Floats, upper: Floats) -> tuple[Floats, Floats]:
-    """Log-bounds as a quantity."""
-    if quantity == "log_ratio":
-        return lower, upper
-    if isinstance(rule, RatioClip):
-        return np.full_like(lower, 1 - rule.low), np.full_like(upper, 1 + rule.high)
-    with np.errstate(over="ignore", under="ignore"):
-        return np.exp(lower), np.exp(upper)
+        return _Builder(parsed, quantity).build() if is_regular(parsed) else None
 
 
 class _Builder:
@@ -232,10 +121,10 @@ class _Builder:
 
     def _bounds(self, logp: Floats) -> Floats:
         """Both bounds in a last axis before which the shape of logp stays."""
-        logs = _log_bounds(self.rule, logp.ravel(), TOLERATED[self.quantity])
-        lower, upper = _expressed(self.rule, self.quantity, *logs)
-        if _stays_inside(self.rule):
-            lower, upper = _inward(self.quantity, lower, upper, FLOAT32_ROUNDING)
+        logs = log_bounds_of(self.rule, logp.ravel(), TOLERATED[self.quantity])
+        lower, upper = expressed(self.rule, self.quantity, *logs)
+        if stays_inside(self.rule):
+            lower, upper = moved_inward(self.quantity, lower, upper, FLOAT32_ROUNDING)
         return np.stack([lower, upper], axis=-1).reshape(*logp.shape, SIDES)
 
     def _cubics(self, starts: NDArray[np.int64], shift: int) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from bandtheory.catalogue import examples
-from bandtheory.float_table import INFINITE, QUANTITIES, ROOTS, SHIFTS, FloatTable, float_table, half_table, to_half
+from bandtheory.float_table import INFINITE, ROOTS, SHIFTS, FloatTable, float_table
+from bandtheory.half_table import half_table, to_half
 from bandtheory.rules import parse
+from bandtheory.tabulation import QUANTITIES
 
 RULES = [
     *(f"band:{name}:0.05" for name in ("kl", "reverse_kl", "tv", "squared_hellinger", "jensen_shannon", "vajda:3", "renyi:3")),

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandtheory.float_table import SHIFTS, float_table, half_table, to_half
+from bandtheory.float_table import SHIFTS, float_table
+from bandtheory.half_table import half_table, to_half
 from bandtheory.rules import NoClip, RatioClip, parse
 from bandtheory.torch.tracing import constant
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from bandtheory.catalogue import examples
-from bandtheory.float_table import QUANTITIES
 from bandtheory.rules import AdaptiveClip, Band, RatioClip, RelaxedBand, Rule, parse
+from bandtheory.tabulation import QUANTITIES
 from bandtheory.torch import TensorBounds, bounds, log_bounds, lookup
 from bandtheory.torch.bounds import log_bound_on_side
 from bandtheory.torch.formulas import device_program
