@@ -199,7 +199,7 @@ def test_one_token_in_sixty_digits(name: str, delta: float, log_size: float, sha
     logp = -math.exp(log_size)
     # for p near 1 the ratios that matter are within 1 − p of 1 above it, and anywhere below
     log_ratio = share / 10 * min(1.0, -logp) if share > 0 else share
-    assume(log_ratio != 0)
+    assume(log_ratio != 0 and log_ratio + logp != 0)  # at r p = 1 the sign of c is that of a rounding error
     with mpmath.workdps(60):
         p, r = mpmath.exp(mpmath.mpf(logp)), mpmath.exp(mpmath.mpf(log_ratio))
         c, f = (1 - r * p) / (1 - p), PRECISE_GENERATORS[name]
