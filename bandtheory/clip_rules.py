@@ -6,7 +6,7 @@ import functools
 import math
 import os
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,18 +14,8 @@ from numpy.typing import ArrayLike
 from bandtheory.bounds import DOUBT, Bounds, log_bounds
 from bandtheory.divergence import divergence as find_divergence
 
-
-class Table(Protocol):
-    """What a `TableRule` evaluates."""
-
-    @property
-    def inside(self) -> bool:
-        """Whether it never leaves the band."""
-        ...
-
-    def log_bounds(self, logp: ArrayLike) -> Bounds:
-        """Log-ratio bounds for old log-probabilities (nats) of any shape."""
-        ...
+if TYPE_CHECKING:
+    from bandtheory.tables import BandTable
 
 
 class RuleError(ValueError):
@@ -176,12 +166,10 @@ class TableRule:
     Attributes:
         path: of the file.
         max_ratio: cap on the upper bound, ≥ 1; None for no cap.
-        delta: the radius (nats) at which a table of many radii is taken; None for a table of one.
     """
 
     path: str
     max_ratio: float | None = None
-    delta: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_ratio is None or self.max_ratio >= 1, self, "max_ratio", "a ratio ≥ 1, or None for no cap")
@@ -191,9 +179,9 @@ class TableRule:
         _ = self.table
 
     @property
-    def table(self) -> Table:
+    def table(self) -> BandTable:
         """What is evaluated."""
-        return _loaded(self.path, self.delta)
+        return _loaded(self.path)
 
     @classmethod
     def of(cls, band: Band, path: str | os.PathLike[str]) -> TableRule:
@@ -202,17 +190,16 @@ class TableRule:
         Raises:
             TableError: the file is damaged, or a table of another divergence or radius.
         """
-        from bandtheory.table_files import load_table
         from bandtheory.tables import TableError
 
-        where = os.fspath(path)
-        found = load_table(where)
-        wanted = f"not of {band.divergence!r} with delta = {band.delta!r}"
-        if found.divergence != band.divergence:
-            raise TableError(f"{where}: a table of {found.divergence!r}, {wanted}")
-        if found.delta != band.delta:
-            raise TableError(f"{where}: a table with delta = {found.delta!r}, {wanted}")
-        return cls(where, band.max_ratio)
+        rule = cls(os.fspath(path), band.max_ratio)
+        found = rule.table
+        if (found.divergence, found.delta) != (band.divergence, band.delta):
+            raise TableError(
+                f"{rule.path}: a table of {found.divergence!r} with delta = {found.delta!r}, "
+                f"not of {band.divergence!r} with delta = {band.delta!r}"
+            )
+        return rule
 
     def log_bounds(self, logp: ArrayLike) -> Bounds:
         """Log-ratio bounds for old log-probabilities (nats) of any shape."""
@@ -221,10 +208,8 @@ class TableRule:
         return Bounds(bounds.lower, np.minimum(bounds.upper, cap), bounds.evidence)
 
     def __str__(self) -> str:
-        delta = "" if self.delta is None else f"@{_text(self.delta)}"
-        cap = "" if self.max_ratio is None else f":{_text(self.max_ratio)}"
-        text = f"{self.path}{delta}{cap}"
-        if split_table(text) != (self.path, self.max_ratio, self.delta):
+        text = self.path + ("" if self.max_ratio is None else f":{_text(self.max_ratio)}")
+        if split_table(text) != (self.path, self.max_ratio):
             text += ":inf"  # else the end of the path would be taken for a cap
         return f"table:{text}"
 
@@ -256,27 +241,18 @@ def _constant(logp: ArrayLike, lower: float, upper: float, evidence: str) -> Bou
     return Bounds(np.full(shape, lower), np.full(shape, upper), evidence)
 
 
-def split_table(text: str) -> tuple[str, float | None, float | None]:
-    """Path, cap and radius of `PATH[@δ][:CAP]`; a path may have colons itself, as long as no number follows the last one."""
-    path, cap = _split_number(text, ":")
-    path, delta = _split_number(path, "@")
-    return path, None if cap == math.inf else cap, delta
-
-
-def _split_number(text: str, mark: str) -> tuple[str, float | None]:
-    head, found, tail = text.rpartition(mark)
+def split_table(text: str) -> tuple[str, float | None]:
+    """Path and cap of `PATH[:CAP]`; a path may have colons itself, as long as no number follows the last one."""
+    path, colon, end = text.rpartition(":")
     try:
-        return (head, float(tail)) if found else (text, None)
+        cap = float(end) if colon else None
     except ValueError:
-        return text, None
+        cap = None
+    return (text, None) if cap is None else (path, None if cap == math.inf else cap)
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(path: str, delta: float | None) -> Table:
-    from bandtheory.table_files import load_table
-    from bandtheory.tables import TableError
+def _loaded(path: str) -> BandTable:
+    from bandtheory.tables import BandTable
 
-    found = load_table(path)
-    if delta is not None:
-        raise TableError(f"{path}: a table of one radius, {found.delta!r}; accepted: the path without '@{_text(delta)}'")
-    return found
+    return BandTable.load(path)

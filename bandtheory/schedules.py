@@ -1,10 +1,10 @@
 """Radius schedules: a rule whose radius changes with the training step.
 
     schedule = parse_schedule("schedule:cosine:0.01:1000:band:kl:0.1:10")   # kl, from 0.1 to 0.01 nats in 1000 steps
-    policy_loss(..., rule=schedule.at(step))
+    policy_loss(..., rule=schedule.at(step), evaluation="implicit")
 
 A schedule string is `schedule:SHAPE:END:STEPS:RULE`, where SHAPE is `linear`, `cosine` or `polynomial^POWER`, END the last
-radius in nats, and RULE the rule of step 0, which has a radius: a band, a relaxed band, or a table of many radii.
+radius in nats, and RULE the rule of step 0, which has a radius: a band or a relaxed band.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bandtheory.clip_rules import Band, RelaxedBand, RuleError, TableRule
+from bandtheory.clip_rules import Band, RelaxedBand, RuleError
 from bandtheory.rules import Rule, parse
 
 SHAPES = ("linear", "cosine", "polynomial")
@@ -36,15 +36,15 @@ class Schedule:
         power: of the polynomial, > 0.
     """
 
-    rule: Band | RelaxedBand | TableRule
+    rule: Band | RelaxedBand
     end: float
     steps: int
     shape: str = "linear"
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rule, Band | RelaxedBand | TableRule) or self.rule.delta is None:
-            raise RuleError(f"Schedule: rule = {str(self.rule)!r} has no radius; accepted: band, relaxed, table:PATH@delta")
+        if not isinstance(self.rule, Band | RelaxedBand):
+            raise RuleError(f"Schedule: rule = {str(self.rule)!r} has no radius to change; accepted: band, relaxed")
         for name, good, accepted in (
             ("end", 0 <= self.end < math.inf, "a finite radius ≥ 0 (nats)"),
             ("steps", isinstance(self.steps, int) and self.steps >= 1, "an integer ≥ 1"),
@@ -53,13 +53,12 @@ class Schedule:
         ):
             if not good:
                 raise RuleError(f"Schedule: {name} = {getattr(self, name)!r} is not accepted; accepted: {accepted}")
-        self.at(self.steps)  # a last radius outside the table is refused now, not after hours
 
     def delta(self, step: int) -> float:
         """The radius at a step ≥ 0, nats."""
         if not step >= 0:
             raise RuleError(f"Schedule: step = {step!r} is not accepted; accepted: a number ≥ 0")
-        start, done = float(self.rule.delta or 0.0), min(step / self.steps, 1.0)
+        start, done = self.rule.delta, min(step / self.steps, 1.0)
         if done == 1:
             return self.end
         left = {

@@ -24,7 +24,6 @@ from bandtheory.evaluation import evaluator
 from bandtheory.radius import Radius, f_radius
 from bandtheory.reduction import Probability, Reduction, solve, solve_fixed
 from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, TableRule, parse
-from bandtheory.tables import BandTable
 
 
 def host_bounds(logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
@@ -54,10 +53,7 @@ def device_program(rule: str) -> Any:
         case RelaxedBand() as relaxed:
             return _relaxed(relaxed)
         case TableRule() as tabulated:
-            table = tabulated.table
-            return (
-                _TableProgram(tabulated, table) if isinstance(table, BandTable) else functools.partial(through_the_host, rule)
-            )
+            return _TableProgram(tabulated)
 
 
 def _constant(lower: float, upper: float, logp: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +132,8 @@ class _BandProgram:
 class _TableProgram:
     """A table on the device that asks first, evaluated in float64."""
 
-    def __init__(self, rule: TableRule, table: BandTable) -> None:
+    def __init__(self, rule: TableRule) -> None:
+        table = rule.table
         self.cap = math.inf if rule.max_ratio is None else math.log(rule.max_ratio)
         self.arrays = [torch.from_numpy(array.astype(np.float64)) for array in (table.knots, table.values, table.coefficients)]
 

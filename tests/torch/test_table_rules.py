@@ -146,7 +146,5 @@ def test_bad_rules(files, tmp_path: Path) -> None:
         parse(f"table:{files['kl']}:0.5")
     with pytest.raises(TableError, match="missing"):
         parse(f"table:{tmp_path / 'missing.safetensors'}")
-    with pytest.raises(TableError, match="one radius"):
-        parse(f"table:{files['kl']}@0.05")
     with pytest.raises(TableError, match="missing"):
         log_bounds(torch.zeros(1), f"table:{tmp_path / 'missing.safetensors'}")
