@@ -43,7 +43,7 @@ class TableCommand:
     all: Annotated[bool, _Flag] = False
     """The whole catalogue, families at two values of their parameter."""
     delta: Annotated[tuple[float, ...], tyro.conf.arg(metavar="DELTA ...")] = (0.05,)
-    """Radii in nats, each at least 0: a table for every divergence and radius."""
+    """Radii in nats, each above 0: a table for every divergence and radius."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required, but for --check)")] = None
     """Folder for the files. A table that is in it already is read, checked against its hash, and not built again."""
     format: Annotated[tuple[Literal["safetensors", "npz", "csv", "h"], ...], tyro.conf.arg(metavar="FORMAT ...")] = (
@@ -105,7 +105,7 @@ class TableCommand:
         from bandtheory.tables import DEEPEST, LEAST_ERROR, MOST_ERROR, SHALLOWEST
 
         least = LEAST_ERROR[self.dtype]
-        checks = [("--delta", delta, 0 <= delta < math.inf, "finite radii of at least 0 (nats)") for delta in self.delta]
+        checks = [("--delta", delta, 0 < delta < math.inf, "finite radii above 0 (nats)") for delta in self.delta]
         checks += [
             (
                 "--max-error",

@@ -37,10 +37,17 @@ def test_python_example(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPat
                     value(case)
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where all commands run, in their order: some read what others wrote."""
+    found = tmp_path_factory.mktemp("commands")
+    (found / "docs").symlink_to(ROOT / "docs")
+    return found
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_command(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
+def test_command(command: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
     words = shlex.split(command)
     if words[0] == "bandtheory":
         from bandtheory.cli import main
@@ -51,5 +58,5 @@ def test_command(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         from trainer.__main__ import main as trainer_main
 
         assert not trainer_main(words[3:])
-        assert (tmp_path / words[words.index("--out") + 1] / "summary.json").exists()
+        assert (folder / words[words.index("--out") + 1] / "summary.json").exists()
     assert capsys.readouterr().out
