@@ -1,4 +1,4 @@
-"""The sign of a polynomial on [−1, 1], from its Bernstein coefficients.
+"""The sign of a polynomial on [−1, 1], and of one in two variables on [−1, 1]², from Bernstein coefficients.
 
     Σ a_k t^k = Σ b_j B_j(t),   B_j(t) = C(n, j) ((1 + t)/2)^j ((1 − t)/2)^{n−j} ≥ 0,   Σ B_j = 1
 
@@ -25,35 +25,51 @@ HALVINGS = 12
 
 def is_nonnegative(coefficients: Sequence[arb]) -> bool | None:
     """Whether `Σ a_k t^k ≥ 0` on all of [−1, 1]; False if it is certainly negative at some t, None if undecided."""
-    if not all(a.is_finite() for a in coefficients):
+    return is_nonnegative_on_square([[a] for a in coefficients])
+
+
+def is_nonnegative_on_square(matrix: Sequence[Sequence[arb]]) -> bool | None:
+    """The same of `Σ a_ik tⁱ sᵏ` on [−1, 1]²."""
+    if not all(a.is_finite() for row in matrix for a in row):
         return None
+    rows, columns = len(matrix), len(matrix[0])
     with precision(BITS):
-        pieces = [(_conversion(len(coefficients)) * _column(coefficients), HALVINGS)]
-        halves = _halves(len(coefficients))
+        pieces = [(_bernstein(matrix), HALVINGS)]
         while pieces:
-            column, halvings = pieces.pop()
-            values = column.entries()
-            if all(b >= 0 for b in values):
+            block, halvings = pieces.pop()
+            if all(b >= 0 for b in block.entries()):
                 continue
-            if values[0] < 0 or values[-1] < 0:
+            corners = [block[i, k] for i in {0, rows - 1} for k in {0, columns - 1}]
+            if any(corner < 0 for corner in corners):
                 return False
-            if not (values[0] >= 0 and values[-1] >= 0 and halvings):
+            if not (all(corner >= 0 for corner in corners) and halvings):
                 return None
-            pieces += [(half * column, halvings - 1) for half in halves]
+            if columns == 1 or (rows > 1 and halvings % 2 == 0):
+                pieces += [(half * block, halvings - 1) for half in _halves(rows)]
+            else:
+                pieces += [(block * half.transpose(), halvings - 1) for half in _halves(columns)]
     return True
 
 
 def hull(coefficients: Sequence[arb]) -> tuple[arb, arb]:
     """Balls of a lower and an upper bound of `Σ a_k t^k` on [−1, 1], at the working precision; exact for a constant."""
-    values = (_conversion(len(coefficients)) * _column(coefficients)).entries() if len(coefficients) > 1 else list(coefficients)
+    return hull_on_square([[a] for a in coefficients])
+
+
+def hull_on_square(matrix: Sequence[Sequence[arb]]) -> tuple[arb, arb]:
+    """The same of `Σ a_ik tⁱ sᵏ` on [−1, 1]²."""
+    values = _bernstein(matrix).entries() if len(matrix) * len(matrix[0]) > 1 else [matrix[0][0]]
     low = high = values[0]
     for value in values[1:]:
         low, high = low.min(value), high.max(value)
     return low, high
 
 
-def _column(entries: Sequence[arb]) -> arb_mat:
-    return arb_mat(len(entries), 1, list(entries))
+def _bernstein(matrix: Sequence[Sequence[arb]]) -> arb_mat:
+    """Bernstein coefficients in both directions."""
+    rows, columns = len(matrix), len(matrix[0])
+    values = _conversion(rows) * arb_mat(rows, columns, [a for row in matrix for a in row])
+    return values if columns == 1 else values * _conversion(columns).transpose()
 
 
 @lru_cache(maxsize=64)

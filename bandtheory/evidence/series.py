@@ -36,20 +36,33 @@ class Undecided(ArithmeticError):
 
 
 class SeriesGenerator(NamedTuple):
-    """A generator on power series: `of(u) = f(u)` and `of_log(y) = f(e^y)`."""
+    """A generator on power series: `of(u) = f(u)`, `of_log(y) = f(e^y)`, and the adjoint, `adjoint(v) = v f(1/v)`.
+
+    Where r is large, `r adjoint(1/r)` is f(r) without the cancellation between its terms.
+    """
 
     of: Callable[[Any], Any]
     of_log: Callable[[Any], Any]
+    adjoint: Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
 def series_generator(divergence: FDivergence) -> SeriesGenerator:
     """The compiled generator; cached."""
-    u, y = symbol(), sympy.Symbol("y", real=True)
+    u, y, v = symbol(), sympy.Symbol("y", real=True), sympy.Symbol("v", positive=True)
     f = divergence.generator
-    return SeriesGenerator(
-        ball_function(f, u, namespace=_NAMESPACE), ball_function(f.subs(u, sympy.exp(y)), y, namespace=_NAMESPACE)
-    )
+    forms = ((f, u), (f.subs(u, sympy.exp(y)), y), (_adjoint(f, u, v), v))
+    return SeriesGenerator(*(ball_function(form, argument, namespace=NAMESPACE) for form, argument in forms))
+
+
+def _adjoint(f: sympy.Expr, u: sympy.Symbol, v: sympy.Symbol) -> sympy.Expr:
+    """`v f(1/v)`, without quotients inside of logarithms."""
+
+    def one_fraction(term: sympy.Expr) -> sympy.Expr:
+        return term.func(*map(sympy.together, term.args))
+
+    form = (v * f.subs(u, 1 / v)).replace(lambda term: isinstance(term, sympy.log | sympy.Abs), one_fraction)
+    return sympy.expand(sympy.expand_log(form, force=True))  # all logarithms here are of positive numbers
 
 
 def taylor_model(generator: SeriesGenerator, radius: arb, x: arb_poly, y: arb_poly, order: int) -> tuple[list[arb], arb]:
@@ -66,10 +79,10 @@ def taylor_model(generator: SeriesGenerator, radius: arb, x: arb_poly, y: arb_po
         Undecided: no model on this interval with these bits.
     """
     total = y - x  # of polynomials, as nearly nothing is left of it near saturation
-    with _series_length(order):
+    with series_length(order):
         near = _curve(*(_series(a, order) for a in (x, y, total)))
         terms = _excess(generator, radius, near)
-    with _series_length(order + 1):
+    with series_length(order + 1):
         wide = _curve(*(_series(a(EVERYWHERE), order + 1) for a in (x, y, total)))
         wide = wide._replace(c=_narrowed(wide.c, near.c))
         last = _excess(generator, radius, wide)
@@ -79,7 +92,7 @@ def taylor_model(generator: SeriesGenerator, radius: arb, x: arb_poly, y: arb_po
 
 
 @contextmanager
-def _series_length(length: int) -> Iterator[None]:
+def series_length(length: int) -> Iterator[None]:
     """Let flint keep so many terms of a power series."""
     before = ctx.cap
     ctx.cap = length
@@ -104,10 +117,10 @@ class _Curve(NamedTuple):
 
 def _curve(x: arb_series, y: arb_series, total: arb_series) -> _Curve:
     """From x, y and y − x."""
-    rest = -_expm1(-x)
+    rest = -expm1(-x)
     if not rest[0] > 0:
         raise Undecided
-    return _Curve((-x).exp(), rest, y, -_expm1(total) / rest)
+    return _Curve((-x).exp(), rest, y, -expm1(total) / rest)
 
 
 def _narrowed(wide: arb_series, near: arb_series) -> arb_series:
@@ -134,7 +147,7 @@ def _excess(generator: SeriesGenerator, radius: arb, curve: _Curve) -> arb_serie
         raise Undecided from error
 
 
-def _expm1(x: arb_series) -> arb_series:
+def expm1(x: arb_series) -> arb_series:
     """e^x − 1, without cancellation in the constant term."""
     terms = x.exp().coeffs()
     return arb_series([x[0].expm1(), *terms[1:]], prec=x.prec)
@@ -187,7 +200,7 @@ def _root(x: Any, exponent: arb) -> Any:
     return x**exponent
 
 
-_NAMESPACE: dict[str, Callable[..., Any]] = {
+NAMESPACE: dict[str, Callable[..., Any]] = {
     "_log": lambda x: x.log(),
     "_exp": lambda x: x.exp(),
     "_sqrt": lambda x: x.sqrt(),
