@@ -208,10 +208,13 @@ class PlotCommand:
         if self.table is not None:
             if self.rules != DEFAULT_RULES or self.show != "both":
                 raise UsageError("--table draws a table and no rules: it excludes --rules and --show")
+            from bandtheory.radius_plots import radius_table_figure
+            from bandtheory.table_files import load_table
             from bandtheory.table_plots import table_figure
             from bandtheory.tables import BandTable
 
-            plots.save(table_figure(BandTable.load(self.table)), self.out)
+            table = load_table(self.table)
+            plots.save(table_figure(table) if isinstance(table, BandTable) else radius_table_figure(table), self.out)
             _print(*_wrote(self.out))
             return 0
         draw = {"both": plots.rules_figure, "ratio": plots.ratio_figure, "change": plots.probability_change_figure}

@@ -15,6 +15,7 @@ from bandtheory.bounds import DOUBT, Bounds, log_bounds
 from bandtheory.divergence import divergence as find_divergence
 
 if TYPE_CHECKING:
+    from bandtheory.radius_table import RadiusSlice, RadiusTable
     from bandtheory.tables import BandTable
 
 
@@ -166,10 +167,12 @@ class TableRule:
     Attributes:
         path: of the file.
         max_ratio: cap on the upper bound, ≥ 1; None for no cap.
+        delta: radius in nats, where the file is a `RadiusTable`; None where it has one radius.
     """
 
     path: str
     max_ratio: float | None = None
+    delta: float | None = None
 
     def __post_init__(self) -> None:
         _require(self.max_ratio is None or self.max_ratio >= 1, self, "max_ratio", "a ratio ≥ 1, or None for no cap")
@@ -179,9 +182,9 @@ class TableRule:
         _ = self.table
 
     @property
-    def table(self) -> BandTable:
+    def table(self) -> BandTable | RadiusSlice:
         """What is evaluated."""
-        return _loaded(self.path)
+        return _tabulated(self.path, self.delta)
 
     @classmethod
     def of(cls, band: Band, path: str | os.PathLike[str]) -> TableRule:
@@ -190,16 +193,17 @@ class TableRule:
         Raises:
             TableError: the file is damaged, or a table of another divergence or radius.
         """
-        from bandtheory.tables import TableError
+        from bandtheory.tables import BandTable, TableError
 
-        rule = cls(os.fspath(path), band.max_ratio)
-        found = rule.table
-        if (found.divergence, found.delta) != (band.divergence, band.delta):
+        where = os.fspath(path)
+        found = _loaded(where)
+        delta = found.delta if isinstance(found, BandTable) else None
+        if found.divergence != band.divergence or delta not in (None, band.delta):
+            radius = "" if delta is None else f" with delta = {delta!r}"
             raise TableError(
-                f"{rule.path}: a table of {found.divergence!r} with delta = {found.delta!r}, "
-                f"not of {band.divergence!r} with delta = {band.delta!r}"
+                f"{where}: a table of {found.divergence!r}{radius}, not of {band.divergence!r} with delta = {band.delta!r}"
             )
-        return rule
+        return cls(where, band.max_ratio, band.delta if delta is None else None)
 
     def log_bounds(self, logp: ArrayLike) -> Bounds:
         """Log-ratio bounds for old log-probabilities (nats) of any shape."""
@@ -208,8 +212,9 @@ class TableRule:
         return Bounds(bounds.lower, np.minimum(bounds.upper, cap), bounds.evidence)
 
     def __str__(self) -> str:
-        text = self.path + ("" if self.max_ratio is None else f":{_text(self.max_ratio)}")
-        if split_table(text) != (self.path, self.max_ratio):
+        radius = "" if self.delta is None else f"@{_text(self.delta)}"
+        text = self.path + radius + ("" if self.max_ratio is None else f":{_text(self.max_ratio)}")
+        if split_table(text) != (self.path, self.delta, self.max_ratio):
             text += ":inf"  # else the end of the path would be taken for a cap
         return f"table:{text}"
 
@@ -241,18 +246,41 @@ def _constant(logp: ArrayLike, lower: float, upper: float, evidence: str) -> Bou
     return Bounds(np.full(shape, lower), np.full(shape, upper), evidence)
 
 
-def split_table(text: str) -> tuple[str, float | None]:
-    """Path and cap of `PATH[:CAP]`; a path may have colons itself, as long as no number follows the last one."""
-    path, colon, end = text.rpartition(":")
+def split_table(text: str) -> tuple[str, float | None, float | None]:
+    """Path, radius and cap of `PATH[@DELTA][:CAP]`; a path may have colons itself, if no number follows the last one."""
+    rest, cap = _split_number(text, ":")
+    path, delta = _split_number(rest, "@")
+    return path, delta, None if cap == math.inf else cap
+
+
+def _split_number(text: str, mark: str) -> tuple[str, float | None]:
+    """A text and the number behind the last mark in it; None if there is none."""
+    before, found, after = text.rpartition(mark)
     try:
-        cap = float(end) if colon else None
+        return (before, float(after)) if found else (text, None)
     except ValueError:
-        cap = None
-    return (text, None) if cap is None else (path, None if cap == math.inf else cap)
+        return text, None
 
 
 @functools.lru_cache(maxsize=64)
-def _loaded(path: str) -> BandTable:
-    from bandtheory.tables import BandTable
+def _loaded(path: str) -> BandTable | RadiusTable:
+    from bandtheory.table_files import load_table
 
-    return BandTable.load(path)
+    return load_table(path)
+
+
+@functools.lru_cache(maxsize=256)
+def _tabulated(path: str, delta: float | None) -> BandTable | RadiusSlice:
+    from bandtheory.tables import BandTable, TableError
+
+    found = _loaded(path)
+    if isinstance(found, BandTable):
+        if delta is not None:
+            raise TableError(f"{path}: a table of one radius, {found.delta!r}, which takes none; accepted: table:{path}")
+        return found
+    if delta is None:
+        raise TableError(f"{path}: a table of radii, {found.delta_min!r} to {found.delta_max!r}; accepted: table:{path}@DELTA")
+    try:
+        return found.at(delta)
+    except TableError as error:
+        raise TableError(f"{path}: {error}") from None

@@ -33,13 +33,13 @@ CHANGE_LIMITS = (1e-5, 1.0)  # of the axes of probability changes
 DOTS_PER_INCH = 160
 
 # Okabe and Ito's palette, told apart with any colour vision (https://jfly.uni-koeln.de/color/), less its yellow: too pale.
-_BLUE, _GREEN, _PURPLE, _SKY, _VERMILLION = "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
-_BLACK, _ORANGE, _GREY = "#000000", "#E69F00", "#999999"
+BLUE, _GREEN, _PURPLE, _SKY, VERMILLION = "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
+BLACK, _ORANGE, GREY = "#000000", "#E69F00", "#999999"
 _COLOURS = {
-    "none": _GREY, "clip": _BLACK, "clip_higher": _ORANGE, "dcpo": _VERMILLION,
-    "kl": _BLUE, "tv": _GREEN, "pearson_chi2": _PURPLE, "reverse_kl": _SKY,
+    "none": GREY, "clip": BLACK, "clip_higher": _ORANGE, "dcpo": VERMILLION,
+    "kl": BLUE, "tv": _GREEN, "pearson_chi2": _PURPLE, "reverse_kl": _SKY,
 }  # fmt: skip
-_SPARE = (_SKY, _PURPLE, _GREEN, _VERMILLION, _BLUE, _ORANGE, _BLACK)
+_SPARE = (_SKY, _PURPLE, _GREEN, VERMILLION, BLUE, _ORANGE, BLACK)
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.4)), (0, (6, 1.5, 1.2, 1.5)), (0, (9, 2)), (0, (3, 3)))
 _HATCHES = ("", "////", "....", "xxxx", "----", "\\\\\\\\")
 
@@ -108,7 +108,7 @@ def _figure(rules: Iterable[Rule | str], ratio: bool, change: bool) -> Figure:
     p = probabilities()
     bounds = [rule.log_bounds(np.log(p)) for rule in parsed]
     columns = ratio + change
-    figure = _new_figure(5.4 if columns == 1 else 9.0, 5.6)
+    figure = new_figure(5.4 if columns == 1 else 9.0, 5.6)
     grid = figure.subplots(2, columns, sharex=True, squeeze=False)
     panels: list[tuple[Axes, Axes]] = [(grid[0, column], grid[1, column]) for column in range(columns)]
     for upper_axes, lower_axes in panels[:ratio]:
@@ -128,7 +128,7 @@ def _figure(rules: Iterable[Rule | str], ratio: bool, change: bool) -> Figure:
             axes.set_xlim(*P_LIMITS)
             axes.set_xticks(P_TICKS, [f"{tick:.4g}" for tick in P_TICKS])
             axes.xaxis.set_minor_locator(NullLocator())
-            _tidy(axes)
+            tidy(axes)
         pair[1].set_xlabel("old probability p (logit axis)")
     _legend(figure, grid[0, 0], columns)
     return figure
@@ -189,7 +189,7 @@ def audit_figure(report: AuditReport) -> Figure:
     tokens = np.maximum(report.bins.tokens, 1)
     places = np.arange(len(tokens))
     width = 0.84 / len(rules)
-    figure = _new_figure(9.0, 6.6)
+    figure = new_figure(9.0, 6.6)
     grid = figure.subplots(3, 1, sharex=True)
     headings = ("Tokens clipped up (gains)", "Tokens clipped down (losses)", "Gradient mass removed")
     for index, (row, rule, style) in enumerate(zip(report.rules, rules, styles(rules), strict=True)):
@@ -206,7 +206,7 @@ def audit_figure(report: AuditReport) -> Figure:
         axes.set_ylim(0, max(axes.get_ylim()[1], 1e-3))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.3g} %"))
         axes.locator_params(axis="y", nbins=5)
-        _tidy(axes)
+        tidy(axes)
         axes.grid(False, axis="x")
         axes.tick_params(axis="x", length=0)
     names = [f"{label}\n{count:,} tokens" for label, count in zip(report.bins.labels, report.bins.tokens, strict=True)]
@@ -286,7 +286,8 @@ def _label(rule: Rule) -> str:
     return textwrap.shorten(str(rule), 48, placeholder=" …")
 
 
-def _new_figure(width: float, height: float) -> Figure:
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of a size in inches, for files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -295,7 +296,8 @@ def _new_figure(width: float, height: float) -> Figure:
     return figure
 
 
-def _tidy(axes: Axes) -> None:
+def tidy(axes: Axes) -> None:
+    """Grid, spines and letters of all figures."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(True, color="#e3e3e3", linewidth=0.7)
     axes.set_axisbelow(True)

@@ -2,8 +2,8 @@
 
 Rule strings: `none`; `clip:ε₋,ε₊` (`clip` is 0.2,0.2, `clip_higher` is 0.2,0.28); `dcpo[:ε₋,ε₊[:CAP]]` (CAP 10 when omitted);
 `band:NAME[:PARAM]:δ[:CAP]` and `relaxed:NAME[:PARAM]:δ[:CAP[:ε₋,ε₊]]` (no cap when omitted, ε 0.2,0.28), where NAME is a
-catalogue name or an expression in `u`; `table:PATH[:CAP]`. `parse(str(rule)) == rule`, with
-every field.
+catalogue name or an expression in `u`; `table:PATH[:CAP]`, and `table:PATH@δ[:CAP]` for a table of radii.
+`parse(str(rule)) == rule`, with every field.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["AdaptiveClip", "Band", "NoClip", "RatioClip", "RelaxedBand", "Rule",
 ALIASES = {"clip": "clip:0.2,0.2", "clip_higher": "clip:0.2,0.28", "dcpo": "dcpo:0.16,0.2", "relaxed": "relaxed:kl:0.05:10"}
 _FORMS = (
     "none, clip[:low,high], clip_higher, dcpo[:low,high[:cap]], band:NAME[:PARAM]:delta[:cap], "
-    "relaxed[:NAME[:PARAM]:delta[:cap[:low,high]]], table:PATH[:cap]"
+    "relaxed[:NAME[:PARAM]:delta[:cap[:low,high]]], table:PATH[@delta][:cap]"
 )
 
 
@@ -80,10 +80,10 @@ def _parse_relaxed(text: str, rest: str) -> Rule:
 
 
 def _parse_table(text: str, rest: str) -> Rule:
-    path, cap = split_table(rest)
+    path, delta, cap = split_table(rest)
     if not path:
         raise RuleError(f"rule {text!r}: expected the path of a table after the colon")
-    return TableRule(path, cap)
+    return TableRule(path, cap, delta)
 
 
 _PARSERS: dict[str, Callable[[str, str], Rule]] = {

@@ -4,7 +4,7 @@
     policy_loss(..., rule=schedule.at(step), evaluation="implicit")
 
 A schedule string is `schedule:SHAPE:END:STEPS:RULE`, where SHAPE is `linear`, `cosine` or `polynomial^POWER`, END the last
-radius in nats, and RULE the rule of step 0, which has a radius: a band or a relaxed band.
+radius in nats, and RULE the rule of step 0, which has a radius: a band, a relaxed band, or a table of radii, `table:PATH@δ`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from bandtheory.clip_rules import Band, RelaxedBand, RuleError
+from bandtheory.clip_rules import Band, RelaxedBand, RuleError, TableRule
 from bandtheory.rules import Rule, parse
 
 SHAPES = ("linear", "cosine", "polynomial")
@@ -36,15 +36,16 @@ class Schedule:
         power: of the polynomial, > 0.
     """
 
-    rule: Band | RelaxedBand
+    rule: Band | RelaxedBand | TableRule
     end: float
     steps: int
     shape: str = "linear"
     power: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rule, Band | RelaxedBand):
-            raise RuleError(f"Schedule: rule = {str(self.rule)!r} has no radius to change; accepted: band, relaxed")
+        if not isinstance(self.rule, Band | RelaxedBand | TableRule) or self.rule.delta is None:
+            accepted = "band, relaxed, table:PATH@DELTA"
+            raise RuleError(f"Schedule: rule = {str(self.rule)!r} has no radius to change; accepted: {accepted}")
         for name, good, accepted in (
             ("end", 0 <= self.end < math.inf, "a finite radius ≥ 0 (nats)"),
             ("steps", isinstance(self.steps, int) and self.steps >= 1, "an integer ≥ 1"),
@@ -53,12 +54,15 @@ class Schedule:
         ):
             if not good:
                 raise RuleError(f"Schedule: {name} = {getattr(self, name)!r} is not accepted; accepted: {accepted}")
+        if isinstance(self.rule, TableRule):
+            replace(self.rule, delta=self.end)  # refused where the table has no such radius
 
     def delta(self, step: int) -> float:
         """The radius at a step ≥ 0, nats."""
         if not step >= 0:
             raise RuleError(f"Schedule: step = {step!r} is not accepted; accepted: a number ≥ 0")
         start, done = self.rule.delta, min(step / self.steps, 1.0)
+        assert start is not None
         if done == 1:
             return self.end
         left = {

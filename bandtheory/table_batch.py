@@ -22,10 +22,12 @@ from bandtheory.catalogue import find
 from bandtheory.divergence import divergence
 from bandtheory.evidence.user_files import Target
 from bandtheory.evidence.workers import Work, in_processes
+from bandtheory.radius_table import RadiusTable
+from bandtheory.table_files import Table, load_table
 from bandtheory.table_proof import Report
 from bandtheory.tables import BandTable, TableError, written_out
 
-READABLE = (".safetensors", ".npz")  # what `BandTable.load` reads
+READABLE = (".safetensors", ".npz")  # what `load_table` reads
 _SECONDS_BETWEEN_STEPS = 0.1  # of the progress of a process
 _SLUG = 24  # characters of an expression in a file name
 
@@ -52,15 +54,7 @@ class Request:
         The radius is always in it, other arguments where they are not the default. An expression is a slug of its text and the
         first ten digits of its SHA-256.
         """
-        default = {field.name: field.default for field in fields(self)}
-        settings = {
-            "max_error": f"error{_number(self.max_error)}",
-            "logp_min": f"logp{_number(self.logp_min)}",
-            "dtype": self.dtype,
-            "inside": "inside",
-        }
-        others = [text for name, text in settings.items() if getattr(self, name) != default[name]]
-        return "_".join([_name(self.divergence), f"delta{_number(self.delta)}", *others])
+        return _stem(self, f"delta{_number(self.delta)}")
 
     def build(self, progress: Report | None = None) -> BandTable:
         return BandTable.build(
@@ -73,24 +67,68 @@ class Request:
             progress=progress,
         )
 
-    def difference(self, table: BandTable) -> str | None:
+    def difference(self, table: Table) -> str | None:
         """What makes a table another one than `build` would return here, in words; None if nothing does."""
-        expected = {
-            "divergence": self.divergence,
-            "generator": written_out(divergence(self.divergence)),
-            "delta": self.delta,
-            "max_error": self.max_error,
-            "dtype": self.dtype,
-            "inside": self.inside,
-            "version": __version__,
-        }
-        for name, value in expected.items():
-            if getattr(table, name) != value:
-                return f"its {name} is {getattr(table, name)!r}, not {value!r}"
-        last = np.float32(table.logp_min)  # the domain may begin between two float32; the table begins at the lower one
-        if not last <= self.logp_min < float(np.nextafter(last, np.float32(np.inf))):
-            return f"its logp_min is {table.logp_min!r}, not {self.logp_min!r}"
-        return None
+        names = ("delta", "max_error", "dtype", "inside")
+        return _difference(self, table, BandTable, names)
+
+
+@dataclass(frozen=True)
+class RadiusRequest:
+    """The arguments of `RadiusTable.build`; `divergence` as `FDivergence.spec`."""
+
+    divergence: str
+    delta_min: float
+    delta_max: float
+    logp_min: float = -104.0
+    max_error: float = 1e-4
+    inside: bool = False
+
+    @property
+    def label(self) -> str:
+        return f"{self.divergence}, delta {_number(self.delta_min)} to {_number(self.delta_max)}"
+
+    @property
+    def stem(self) -> str:
+        """A file name without suffix, as that of a `Request`."""
+        return _stem(self, f"delta{_number(self.delta_min)}to{_number(self.delta_max)}")
+
+    def build(self, progress: Report | None = None) -> RadiusTable:
+        settings = {"logp_min": self.logp_min, "max_error": self.max_error, "inside": self.inside}
+        return RadiusTable.build(self.divergence, self.delta_min, self.delta_max, **settings, progress=progress)  # type: ignore[arg-type]
+
+    def difference(self, table: Table) -> str | None:
+        """As of a `Request`."""
+        return _difference(self, table, RadiusTable, ("delta_min", "delta_max", "max_error", "inside"))
+
+
+AnyRequest = Request | RadiusRequest
+
+
+def _stem(request: AnyRequest, radius: str) -> str:
+    default = {field.name: field.default for field in fields(request)}
+    settings = {
+        "max_error": f"error{_number(request.max_error)}",
+        "logp_min": f"logp{_number(request.logp_min)}",
+        "dtype": getattr(request, "dtype", ""),
+        "inside": "inside",
+    }
+    others = [text for name, text in settings.items() if name in default and getattr(request, name) != default[name]]
+    return "_".join([_name(request.divergence), radius, *others])
+
+
+def _difference(request: AnyRequest, table: Table, kind: type[Table], names: Sequence[str]) -> str | None:
+    if not isinstance(table, kind):
+        return f"it holds a {type(table).__name__}"
+    expected = {"divergence": request.divergence, "generator": written_out(divergence(request.divergence))}
+    expected |= {name: getattr(request, name) for name in names} | {"version": __version__}
+    for name, value in expected.items():
+        if getattr(table, name) != value:
+            return f"its {name} is {getattr(table, name)!r}, not {value!r}"
+    last = np.float32(table.logp_min)  # the domain may begin between two float32; the table begins at the lower one
+    if not last <= request.logp_min < float(np.nextafter(last, np.float32(np.inf))):
+        return f"its logp_min is {table.logp_min!r}, not {request.logp_min!r}"
+    return None
 
 
 def _number(value: float) -> str:
@@ -105,7 +143,7 @@ def _name(spec: str) -> str:
     return f"{slug}-{hashlib.sha256(spec.encode()).hexdigest()[:10]}"
 
 
-def kept(request: Request, folder: Path, note: Callable[[str], None]) -> dict[str, BandTable]:
+def kept(request: AnyRequest, folder: Path, note: Callable[[str], None]) -> dict[str, Table]:
     """The tables of a request that lie whole in a folder, by suffix; `note` is told of each file that cannot be used."""
     found = {}
     for suffix in READABLE:
@@ -113,7 +151,7 @@ def kept(request: Request, folder: Path, note: Callable[[str], None]) -> dict[st
         if not path.exists():
             continue
         try:
-            table = BandTable.load(path)
+            table = load_table(path)
             problem = request.difference(table)
         except (TableError, OSError) as error:
             problem = str(error)
@@ -124,10 +162,10 @@ def kept(request: Request, folder: Path, note: Callable[[str], None]) -> dict[st
     return found
 
 
-def certified_again(path: Path, progress: Report) -> tuple[BandTable | None, list[str]]:
+def certified_again(path: Path, progress: Report) -> tuple[Table | None, list[str]]:
     """The table of a file, unless that is damaged, and what does not hold."""
     try:
-        table = BandTable.load(path)
+        table = load_table(path)
     except TableError as error:
         return None, [str(error)]
     return table, table.check(progress)

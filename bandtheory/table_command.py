@@ -19,8 +19,8 @@ import tyro
 from bandtheory.terminal import UsageError, console, print_json, progress
 
 if TYPE_CHECKING:
-    from bandtheory.table_batch import Outcome, Request, Task
-    from bandtheory.tables import BandTable
+    from bandtheory.table_batch import AnyRequest, Outcome, Task
+    from bandtheory.table_files import Table
 
 CATALOGUE = "catalogue"
 ROOM = 2**20  # bytes that must fit into the folder: more than a table has
@@ -44,13 +44,19 @@ class TableCommand:
     """The whole catalogue, families at two values of their parameter."""
     delta: Annotated[tuple[float, ...], tyro.conf.arg(metavar="DELTA ...")] = (0.05,)
     """Radii in nats, each above 0: a table for every divergence and radius."""
+    delta_range: Annotated[
+        tuple[float, float] | None, tyro.conf.arg(metavar="MIN MAX", help_behavior_hint="(in place of --delta)")
+    ] = None
+    """One table of all radii between two, for runs that change the radius; safetensors and npz only."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(required, but for --check)")] = None
     """Folder for the files. A table that is in it already is read, checked against its hash, and not built again."""
     format: Annotated[tuple[Literal["safetensors", "npz", "csv", "h"], ...], tyro.conf.arg(metavar="FORMAT ...")] = (
         "safetensors",
     )
     """One or more of safetensors, npz, csv (for people) and h (for C, C++ and CUDA)."""
-    max_error: float = 1e-6
+    max_error: Annotated[
+        float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="(default: 1e-6, with --delta-range 1e-4)")
+    ] = None
     """Largest error of both log-bounds, nats."""
     logp_min: float = -104.0
     """Log-probability at which the tables end, nats; below it the bounds stay what they are there."""
@@ -81,7 +87,7 @@ class TableCommand:
             _print_rows(f"tables in {self.out}", rows)
         return 1 if failed else 0
 
-    def _requests(self) -> list[Request]:
+    def _requests(self) -> list[AnyRequest]:
         """Every table that is asked for, once; all arguments are looked at before the first is built."""
         if bool(self.names) == self.all:
             raise UsageError("name at least one divergence to tabulate, or give --all (not both); --check FILE builds nothing")
@@ -92,38 +98,51 @@ class TableCommand:
                 raise UsageError(f"{option} has no value; accepted: at least one")
         from bandtheory.catalogue import examples
         from bandtheory.divergence import divergence
-        from bandtheory.table_batch import Request
+        from bandtheory.table_batch import RadiusRequest, Request
 
         self._refuse_numbers()
         given = [CATALOGUE] if self.all else [name.strip() for name in self.names]
         names = [name for text in given for name in (examples() if text == CATALOGUE else (text,))]
-        settings = (self.logp_min, self.max_error, self.dtype, self.inside)
         specs = dict.fromkeys(divergence(name).spec for name in names)
+        if self.delta_range is not None:
+            return [RadiusRequest(spec, *self.delta_range, self.logp_min, self._max_error, self.inside) for spec in specs]
+        settings = (self.logp_min, self._max_error, self.dtype, self.inside)
         return [Request(spec, delta, *settings) for spec in specs for delta in dict.fromkeys(self.delta)]
 
+    @property
+    def _max_error(self) -> float:
+        default = 1e-6 if self.delta_range is None else 1e-4
+        return default if self.max_error is None else self.max_error
+
     def _refuse_numbers(self) -> None:
+        from bandtheory import radius_table
         from bandtheory.tables import DEEPEST, LEAST_ERROR, MOST_ERROR, SHALLOWEST
 
-        least = LEAST_ERROR[self.dtype]
+        least, what = LEAST_ERROR[self.dtype], f"with {self.dtype}"
+        checks: list[tuple[str, object, bool, str]]
         checks = [("--delta", delta, 0 < delta < math.inf, "finite radii above 0 (nats)") for delta in self.delta]
+        if self.delta_range is not None:
+            least, what = radius_table.LEAST_ERROR, "with --delta-range"
+            low, high = self.delta_range
+            good = 0 < low < high <= low * radius_table.WIDEST
+            accepted = f"two radii above 0 in order, the second at most {radius_table.WIDEST:g} times the first (nats)"
+            checks = [("--delta-range", f"{low!r} {high!r}", good, accepted)]
+            formats = [name for name in self.format if name not in ("safetensors", "npz")]
+            checks += [("--format", name, False, "safetensors, npz with --delta-range") for name in formats]
+            checks += [("--dtype", self.dtype, self.dtype == "float32", "nothing but the default with --delta-range")]
         checks += [
-            (
-                "--max-error",
-                self.max_error,
-                least <= self.max_error <= MOST_ERROR,
-                f"{least:g} to {MOST_ERROR:g} with {self.dtype}",
-            ),
+            ("--max-error", self._max_error, least <= self._max_error <= MOST_ERROR, f"{least:g} to {MOST_ERROR:g} {what}"),
             ("--logp-min", self.logp_min, DEEPEST <= self.logp_min <= SHALLOWEST, f"{DEEPEST:g} to {SHALLOWEST:g} (nats)"),
         ]
         for option, value, good, accepted in checks:
             if not good:
-                raise UsageError(f"{option} is {value!r}; accepted: {accepted}")
+                raise UsageError(f"{option} is {value}; accepted: {accepted}")
 
-    def _build(self, requests: Sequence[Request], folder: Path) -> list[dict[str, Any]]:
+    def _build(self, requests: Sequence[AnyRequest], folder: Path) -> list[dict[str, Any]]:
         """A row for each file, in the order of the requests; files are written by this process alone."""
         from bandtheory.table_batch import Task, kept
 
-        rows: dict[Request, list[dict[str, Any]]] = {}
+        rows: dict[AnyRequest, list[dict[str, Any]]] = {}
         with _told_on_leaving(rows, len(requests), folder):
             for request in requests:
                 tables = kept(request, folder, lambda text: print(f"note: {text}", file=sys.stderr))
@@ -145,7 +164,7 @@ class TableCommand:
         return [f".{name}" for name in dict.fromkeys(self.format)]
 
     def _written(
-        self, request: Request, folder: Path, table: BandTable, there: Collection[str], seconds: float | None = None
+        self, request: AnyRequest, folder: Path, table: Table, there: Collection[str], seconds: float | None = None
     ) -> list[dict[str, Any]]:
         """The rows of a table, after those of its files are written that are not there."""
         rows = []
@@ -218,7 +237,7 @@ def prepare_folder(folder: Path) -> None:
 
 
 @contextmanager
-def _told_on_leaving(rows: Mapping[Request, Sequence[dict[str, Any]]], count: int, folder: Path) -> Iterator[None]:
+def _told_on_leaving(rows: Mapping[AnyRequest, Sequence[dict[str, Any]]], count: int, folder: Path) -> Iterator[None]:
     """After an interrupt, or where the disk is full: what is finished."""
     try:
         yield
@@ -229,16 +248,19 @@ def _told_on_leaving(rows: Mapping[Request, Sequence[dict[str, Any]]], count: in
         raise
 
 
-def _row(path: Path, of: BandTable | Request | None, seconds: float | None, **more: Any) -> dict[str, Any]:
+def _row(path: Path, of: Table | AnyRequest | None, seconds: float | None, **more: Any) -> dict[str, Any]:
     """What is printed of a file; a request has neither knots nor errors, and a damaged file nothing."""
+    from bandtheory.radius_table import RadiusTable
+    from bandtheory.table_batch import RadiusRequest
     from bandtheory.tables import BandTable
 
-    table = of if isinstance(of, BandTable) else None
+    table = of if isinstance(of, BandTable | RadiusTable) else None
+    radii = isinstance(of, RadiusTable | RadiusRequest)
     return {
         "file": str(path),
         "divergence": of and of.divergence,
-        "delta": of and of.delta,
-        "knots": table and len(table.knots),
+        "delta": [of.delta_min, of.delta_max] if radii else of and of.delta,  # type: ignore[union-attr]
+        "knots": table and table.size,
         "certified_error": table and table.certified_error,
         "seconds": seconds,
         **more,

@@ -1,6 +1,6 @@
-"""Files of lookup tables: safetensors and npz, which are read again, CSV for people, and C.
+"""Files of lookup tables: safetensors and npz, which are read again, and of tables of one radius CSV for people, and C.
 
-Both formats that are read hold the arrays of a `BandTable` as they are, and the metadata below as JSON. They hold a SHA-256 of
+Both formats that are read hold the arrays of a table as they are, and the metadata below as JSON. They hold a SHA-256 of
 the arrays and of the metadata, and no byte that is not checked: a safetensors file must be, to the last bit, what is written
 for the table that was read from it, and an npz file ends in a SHA-256 of all that comes before. So a flipped bit is an error
 wherever it is. Nothing in a file is executed or unpickled.
@@ -17,45 +17,47 @@ import struct
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bandtheory.divergence import divergence
+from bandtheory.radius_table import RadiusTable
 from bandtheory.table_fit import SIDES
 from bandtheory.tables import BandTable, TableError
 from bandtheory.whole_files import write_whole
 
-FORMAT = "bandtheory table 1"
+Table = BandTable | RadiusTable
+
+KINDS: dict[str, type[Table]] = {kind.FORMAT: kind for kind in (BandTable, RadiusTable)}
+AnyTable = TypeVar("AnyTable", BandTable, RadiusTable)
 LARGEST = 2**28  # bytes of a file that is read
-ARRAYS = ("coefficients", "errors", "knots", "values")
-FIELDS = ("divergence", "generator", "delta", "logp_min", "max_error", "dtype", "inside", "version")
-_TYPES: dict[str, type] = {"delta": float, "logp_min": float, "max_error": float, "inside": bool}
-_SAFETENSORS = {"float32": "F32", "float64": "F64"}
+_TYPES: dict[str, type] = {"inside": bool, **dict.fromkeys(("delta", "delta_min", "delta_max", "logp_min", "max_error"), float)}
+_SAFETENSORS = {"float32": "F32", "float64": "F64", "int64": "I64"}
 _SEAL = b"sha256 "  # before the digest at the end of an npz file
 _DAY = (1980, 1, 1, 0, 0, 0)  # of the members of an npz file
 
 
-def save_table(table: BandTable, path: str | os.PathLike[str]) -> None:
+def save_table(table: Table, path: str | os.PathLike[str]) -> None:
     """Write a table in the format that the path ends in; whole, or not at all.
 
     Raises:
-        TableError: another ending.
+        TableError: another ending, or one that this kind of table is not written in.
         OSError: the file cannot be written; names it.
     """
     where = Path(path)
-    write_whole(where, _format(where, _WRITERS)(table))
+    write_whole(where, _format(where, _WRITERS[type(table)])(table))
 
 
-def load_table(path: str | os.PathLike[str]) -> BandTable:
-    """Read a safetensors or npz file.
+def load_table(path: str | os.PathLike[str]) -> Table:
+    """Read a safetensors or npz file of either kind of table.
 
     Raises:
         TableError: it is missing, damaged, of another format, or no table; names the file and says what is wrong.
     """
     where = Path(path)
-    read: Callable[[bytes], BandTable] = _format(where, _READERS)
+    read: Callable[[bytes], Table] = _format(where, _READERS)
     try:
         size = where.stat().st_size
         if size > LARGEST:
@@ -69,14 +71,22 @@ def load_table(path: str | os.PathLike[str]) -> BandTable:
         raise TableError(f"{where}: not an npz file: {error}") from None
 
 
-def metadata(table: BandTable) -> dict[str, Any]:
+def load_kind(path: str | os.PathLike[str], kind: type[AnyTable]) -> AnyTable:
+    """The same of a file that must hold this kind of table."""
+    table = load_table(path)
+    if not isinstance(table, kind):
+        raise TableError(f"{path}: holds a {type(table).__name__}, not a {kind.__name__}")
+    return table
+
+
+def metadata(table: Table) -> dict[str, Any]:
     """What a file says of its table besides the arrays; `sha256` is that of the rest and of the arrays."""
-    found: dict[str, Any] = {"format": FORMAT} | {name: getattr(table, name) for name in FIELDS}
+    found: dict[str, Any] = {"format": table.FORMAT} | {name: getattr(table, name) for name in table.FIELDS}
     found["parameters"] = {name: str(value) for name, value in divergence(table.divergence).parameters}
     found["certified_error"] = table.certified_error
     digest = hashlib.sha256(_json(found))
-    for name in ARRAYS:
-        digest.update(name.encode() + _little_endian(getattr(table, name)).tobytes())
+    for name, array in sorted(table.arrays().items()):
+        digest.update(name.encode() + _little_endian(array).tobytes())
     return found | {"sha256": digest.hexdigest()}
 
 
@@ -94,29 +104,31 @@ def _little_endian(array: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
 
 
-def _table(said: Any, arrays: Mapping[str, NDArray[Any]]) -> BandTable:
+def _table(said: Any, arrays: Mapping[str, NDArray[Any]]) -> Table:
     """The table of a file's content, checked."""
-    if not isinstance(said, dict) or said.get("format") != FORMAT:
-        raise ValueError(f"its format is {said.get('format') if isinstance(said, dict) else said!r}, not {FORMAT!r}")
-    for name in FIELDS:
+    kind = KINDS.get(str(said.get("format"))) if isinstance(said, dict) else None
+    if kind is None:
+        found = said.get("format") if isinstance(said, dict) else said
+        raise ValueError(f"its format is {found!r}, which is none of {', '.join(map(repr, KINDS))}")
+    for name in kind.FIELDS:
         if type(said.get(name)) is not _TYPES.get(name, str):
             raise ValueError(f"{name} is {said.get(name)!r}, which is no {_TYPES.get(name, str).__name__}")
-    if set(arrays) != set(ARRAYS):
-        raise ValueError(f"its arrays are {', '.join(sorted(arrays)) or 'missing'}, not {', '.join(ARRAYS)}")
-    native: dict[str, Any] = {name: array.astype(array.dtype.newbyteorder("=")) for name, array in arrays.items()}
-    table = BandTable(**{name: said[name] for name in FIELDS}, **native)
+    if set(arrays) != set(kind.ARRAYS):
+        raise ValueError(f"its arrays are {', '.join(sorted(arrays)) or 'missing'}, not {', '.join(kind.ARRAYS)}")
+    native = {name: array.astype(array.dtype.newbyteorder("=")) for name, array in arrays.items()}
+    table = kind.from_arrays({name: said[name] for name in kind.FIELDS}, native)
     table.validate()
     if metadata(table) != said:
         raise ValueError("its content is not what its SHA-256 is of: the file is damaged")
     return table
 
 
-def _to_safetensors(table: BandTable) -> bytes:
+def _to_safetensors(table: Table) -> bytes:
     """The format's own layout, written here so that equal tables are equal files, which the package does not promise."""
     header: dict[str, Any] = {"__metadata__": {"table": _json(metadata(table)).decode()}}
     data, end = [], 0
-    for name in ("errors", "values", "coefficients", "knots"):  # those of 8 bytes first
-        array = _little_endian(getattr(table, name))
+    arrays = {name: _little_endian(array) for name, array in table.arrays().items()}
+    for name, array in sorted(arrays.items(), key=lambda item: -item[1].itemsize):  # so that each begins where its type may
         begin, end = end, end + array.nbytes
         header[name] = {"dtype": _SAFETENSORS[array.dtype.name], "shape": list(array.shape), "data_offsets": [begin, end]}
         data.append(array.tobytes())
@@ -125,7 +137,7 @@ def _to_safetensors(table: BandTable) -> bytes:
     return struct.pack("<Q", len(text)) + text + b"".join(data)
 
 
-def _from_safetensors(content: bytes) -> BandTable:
+def _from_safetensors(content: bytes) -> Table:
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
@@ -141,9 +153,9 @@ def _from_safetensors(content: bytes) -> BandTable:
     return table
 
 
-def _to_npz(table: BandTable) -> bytes:
+def _to_npz(table: Table) -> bytes:
     """Stored arrays, the metadata as UTF-8 bytes, and as the archive's comment a SHA-256 of all that is before it."""
-    arrays = {name: _little_endian(getattr(table, name)) for name in ARRAYS}
+    arrays = {name: _little_endian(array) for name, array in table.arrays().items()}
     arrays["metadata"] = np.frombuffer(_json(metadata(table)), np.uint8)
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED) as archive:
@@ -156,7 +168,7 @@ def _to_npz(table: BandTable) -> bytes:
     return sealed + hashlib.sha256(sealed).hexdigest().encode()
 
 
-def _from_npz(content: bytes) -> BandTable:
+def _from_npz(content: bytes) -> Table:
     sealed, seal = content[:-64], content[-64:]
     if not sealed.endswith(_SEAL):
         raise ValueError("not an npz file of a table: it does not end in a SHA-256")
@@ -189,10 +201,8 @@ def _to_header(table: BandTable) -> bytes:
     return header(table, metadata(table)["sha256"]).encode()
 
 
-_WRITERS: dict[str, Callable[[BandTable], bytes]] = {
-    ".safetensors": _to_safetensors,
-    ".npz": _to_npz,
-    ".csv": _to_csv,
-    ".h": _to_header,
+_WRITERS: dict[type[Table], dict[str, Callable[[Any], bytes]]] = {
+    BandTable: {".safetensors": _to_safetensors, ".npz": _to_npz, ".csv": _to_csv, ".h": _to_header},
+    RadiusTable: {".safetensors": _to_safetensors, ".npz": _to_npz},
 }
-_READERS: dict[str, Callable[[bytes], BandTable]] = {".safetensors": _from_safetensors, ".npz": _from_npz}
+_READERS: dict[str, Callable[[bytes], Table]] = {".safetensors": _from_safetensors, ".npz": _from_npz}

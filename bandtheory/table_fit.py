@@ -35,10 +35,10 @@ OCTAVE = 2**23  # patterns
 MOST_CELLS = 8192  # of one size that are tried
 FLOOR = 104.0  # nats: e^−104 rounds to 0 in float32; finite lower log-bounds below −104, as −δ/p of kl, are tabulated as −104
 DOMAIN = 2**31  # patterns of all floats ≥ 0, in which the grid is dyadic
-_NODES = np.array([-1.0, 1 - math.sqrt(2), math.sqrt(2) - 1, 1.0])
+NODES = np.array([-1.0, 1 - math.sqrt(2), math.sqrt(2) - 1, 1.0])
 _PLACES = np.array([-0.97, -0.9, -0.765, -0.6, -0.22, 0.0, 0.22, 0.6, 0.765, 0.9, 0.97])  # extremes of the error among them
 _HALVINGS = 2.0 ** -np.array([1, 2, 3, 5, 8, 12, 16, 20])  # further places in a cell of several octaves
-_TO_POWERS = np.linalg.inv(np.vander(_NODES, increasing=True))
+TO_POWERS = np.linalg.inv(np.vander(NODES, increasing=True))
 _FIT = 0.94  # share of the error that the fit may use; the rest is room for a proof
 _MARGIN = 1.03  # of a claimed error over the largest that was seen
 _FLAT = 2.0**-49  # relative: how far the last end of a row stays from the bound, for the rounding of its evaluation
@@ -106,16 +106,16 @@ def fit(target: Target, start: Patterns, size: Patterns) -> tuple[Rows, Patterns
         rows.append(fitted[good])
         single = ~good & (size == 1)
         hopeless.append((start[single], size[single]))
-        start, size = halves(target, start[~good & ~single], size[~good & ~single])
+        start, size = halves(target.end, start[~good & ~single], size[~good & ~single])
     singles, sizes = (np.concatenate(parts) for parts in zip(*hopeless, strict=True))
     return Rows.joined(rows), singles, sizes
 
 
-def halves(target: Target, start: Patterns, size: Patterns) -> tuple[Patterns, Patterns]:
+def halves(end: int, start: Patterns, size: Patterns) -> tuple[Patterns, Patterns]:
     """Both halves of each cell, without those that begin at the end of the table or after it."""
     starts = np.concatenate([start, start + size // 2])
     sizes = np.concatenate([size // 2, size // 2])
-    inside = starts < target.end
+    inside = starts < end
     return starts[inside], sizes[inside]
 
 
@@ -128,7 +128,7 @@ def _fit_cells(target: Target, start: Patterns, size: Patterns) -> tuple[Rows, N
     """A row for each cell, and whether it is good enough."""
     first, last = numbers(start), numbers(np.minimum(start + size, target.end))
     middle, half = (first + last) / 2, (last - first) / 2
-    inner = middle[:, None] + half[:, None] * np.concatenate([_NODES[1:3], _PLACES])
+    inner = middle[:, None] + half[:, None] * np.concatenate([NODES[1:3], _PLACES])
     x = np.concatenate([first[:, None], last[:, None], inner, np.maximum(last[:, None] * _HALVINGS, first[:, None])], axis=1)
     band = log_bounds(logp=-x, divergence=target.divergence, delta=target.delta)
     lower = np.where(np.isinf(band.lower), np.inf, np.minimum(-band.lower, FLOOR))
@@ -187,7 +187,7 @@ def _claimed(target: Target, excess: Floats, shortfall: Floats) -> Floats:
 
 def _cubic(target: Target, values: Floats) -> Floats:
     """Coefficients of the cubic through values at the four nodes; c₁, c₂, c₃ as they are stored."""
-    rows: Floats = np.einsum("ij,...j->...i", _TO_POWERS, values)
+    rows: Floats = np.einsum("ij,...j->...i", TO_POWERS, values)
     noise = 2.0**-44 * np.abs(values).max(axis=-1, keepdims=True)
     rows[..., 1:] = np.where(np.abs(rows[..., 1:]) <= noise, 0.0, rows[..., 1:])
     rows[..., 1:] = rows[..., 1:].astype(target.dtype)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bandtheory.plots import _BLACK, _BLUE, _VERMILLION, _new_figure, _tidy
+from bandtheory.plots import BLACK, BLUE, VERMILLION, new_figure, tidy
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LINEAR_BELOW = 1e-9  # nats: |logp| to which the axis is linear, logarithmic beyond
 POINTS_PER_ROW = 8
-_COLOURS = {"lower": _VERMILLION, "upper": _BLUE}
+_COLOURS = {"lower": VERMILLION, "upper": BLUE}
 _DASHES: dict[str, Any] = {"excess": "-", "shortfall": (0, (3, 1.6))}
 
 
@@ -28,15 +28,15 @@ def table_figure(table: BandTable) -> Figure:
     drawn at the bottom. The errors of both bounds are steps, the excess (how far the table may lie beyond the band) solid and
     the shortfall (how far inside of it) dashed; a gap, a row one float wide whose shortfall is infinite, is a vertical line.
     """
-    figure = _new_figure(9.0, 6.6)
+    figure = new_figure(9.0, 6.6)
     bounds, errors = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     _bounds_panel(bounds, table)
     _errors_panel(errors, table)
     for axes in (bounds, errors):
         axes.set_xscale("symlog", linthresh=LINEAR_BELOW, linscale=0.5)
         axes.set_xlim(table.logp_min, 0)
-        axes.set_xticks(_ticks(table.logp_min))
-        _tidy(axes)
+        axes.set_xticks(logp_ticks(table.logp_min))
+        tidy(axes)
         axes.legend(frameon=False, fontsize=9, ncols=3, loc="upper right")
     errors.set_xlabel("logp, nats (logarithmic in |logp|)")
     return figure
@@ -78,13 +78,14 @@ def _errors_panel(axes: Axes, table: BandTable) -> None:
                 label=f"{name}, {word}",
             )
     for number, row in enumerate(np.flatnonzero(table.gaps)):
-        axes.axvline(ends[row], color=_BLACK, linestyle=(0, (1.2, 1.4)), linewidth=1.1, label="gap" if number == 0 else "_gap")
+        axes.axvline(ends[row], color=BLACK, linestyle=(0, (1.2, 1.4)), linewidth=1.1, label="gap" if number == 0 else "_gap")
     axes.axhline(table.max_error, color="#666666", linewidth=1.0, label=f"max_error = {table.max_error:g}")
     axes.set_ylim(0, 1.4 * table.max_error)
     axes.set_title(f"Certified error of each row, at most {table.certified_error:.4g} nats", loc="left")
     axes.set_ylabel("nats")
 
 
-def _ticks(logp_min: float) -> NDArray[np.float64]:
+def logp_ticks(logp_min: float) -> NDArray[np.float64]:
+    """Places of every other decade of |logp|, and 0."""
     powers = 10.0 ** np.arange(np.floor(np.log10(-logp_min)), np.log10(LINEAR_BELOW) - 0.5, -2)
     return np.append(-powers, 0.0)

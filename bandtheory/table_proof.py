@@ -38,7 +38,7 @@ def proved_rows(target: Target, progress: Report | None) -> Rows:
         if (size == 1).any():
             _give_up(target, start[size == 1], size[size == 1], "the error of a cubic cannot be proved")
         total -= len(start)
-        start, size = halves(target, start, size)
+        start, size = halves(target.end, start, size)
     joined = Rows.joined(parts)
     return joined[np.argsort(joined.start)]
 

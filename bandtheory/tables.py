@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -70,6 +70,10 @@ class BandTable:
 
     Source: theorems 3, 6 and 7 of the theory; the certificate is this library's.
     """
+
+    FORMAT: ClassVar[str] = "bandtheory table 1"
+    FIELDS: ClassVar = ("divergence", "generator", "delta", "logp_min", "max_error", "dtype", "inside", "version")
+    ARRAYS: ClassVar = ("coefficients", "errors", "knots", "values")
 
     divergence: str
     generator: str
@@ -139,6 +143,11 @@ class BandTable:
         return float(self.errors[np.isfinite(self.errors)].max())
 
     @property
+    def size(self) -> int:
+        """Knots."""
+        return len(self.knots)
+
+    @property
     def gaps(self) -> NDArray[np.bool_]:
         """Which rows of the lower bound hold their shortfall at the first knot only, shape (K,)."""
         return np.isinf(self.errors[:, 0, 1])
@@ -200,9 +209,18 @@ class BandTable:
         Raises:
             TableError: it is damaged, of another version or not a table; names the file.
         """
-        from bandtheory.table_files import load_table
+        from bandtheory.table_files import load_kind
 
-        return load_table(path)
+        return load_kind(path, cls)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What a file holds, by name."""
+        return {name: getattr(self, name) for name in self.ARRAYS}
+
+    @classmethod
+    def from_arrays(cls, fields: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> BandTable:
+        """The table of a file's content, not yet checked."""
+        return cls(**fields | arrays)
 
     def _evaluated(self, side: int, row: NDArray[np.intp], x: Floats) -> Floats:
         first, last = (self.knots[row + end].astype(np.float64) for end in (0, 1))
@@ -267,17 +285,23 @@ def written_out(found: FDivergence) -> str:
 
 def _target(found: FDivergence, delta: float, logp_min: float, max_error: float, dtype: str, inside: bool) -> Target:
     """The arguments of `BandTable.build`, checked."""
-    if dtype not in DTYPES:
-        raise TableError(f"dtype = {dtype!r} is not accepted; accepted: {', '.join(map(repr, DTYPES))}")
+    require("dtype", dtype, dtype in DTYPES, ", ".join(map(repr, DTYPES)))
     least = LEAST_ERROR[dtype]
-    for name, value, good, accepted in (
-        ("delta", delta, 0 < delta < math.inf, "a finite radius > 0 (nats)"),
-        ("logp_min", logp_min, DEEPEST <= logp_min <= SHALLOWEST, f"nats from {DEEPEST:g} to {SHALLOWEST:g}"),
-        ("max_error", max_error, least <= max_error <= MOST_ERROR, f"nats from {least:g} to {MOST_ERROR:g} with {dtype}"),
-    ):
-        if not good:
-            raise TableError(f"{name} = {value!r} is not accepted; accepted: {accepted}")
+    require("delta", delta, 0 < delta < math.inf, "a finite radius > 0 (nats)")
+    require("max_error", max_error, least <= max_error <= MOST_ERROR, f"nats from {least:g} to {MOST_ERROR:g} with {dtype}")
+    return Target(found, float(delta), last_pattern(logp_min), float(max_error), DTYPES[dtype], bool(inside))
+
+
+def require(name: str, value: object, good: bool, accepted: str) -> None:
+    """Refuse an argument that is not good."""
+    if not good:
+        raise TableError(f"{name} = {value!r} is not accepted; accepted: {accepted}")
+
+
+def last_pattern(logp_min: float) -> int:
+    """The pattern of −logp_min, rounded up to a float32."""
+    require("logp_min", logp_min, DEEPEST <= logp_min <= SHALLOWEST, f"nats from {DEEPEST:g} to {SHALLOWEST:g}")
     last = np.float32(-logp_min)
     if last < -logp_min:
         last = np.nextafter(last, np.float32(np.inf))
-    return Target(found, float(delta), int(last.view(np.int32)), float(max_error), DTYPES[dtype], bool(inside))
+    return int(last.view(np.int32))

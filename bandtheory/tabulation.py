@@ -22,7 +22,12 @@ def checked(quantity: str) -> str:
 
 
 def is_regular(rule: Rule) -> bool:
-    """Whether a rule's float64 bounds cost about the same, and are as good, for an array of any length."""
+    """Whether a rule's float64 bounds cost about the same, and are as good, for an array of any length.
+
+    A slice of a table of radii counts as irregular: it is for runs in which the next step has another.
+    """
+    if isinstance(rule, TableRule):
+        return rule.delta is None
     band = rule.band if isinstance(rule, RelaxedBand) else rule
     if not isinstance(band, Band):
         return True

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandtheory import table_files, whole_files
-from bandtheory.table_files import ARRAYS, FIELDS, metadata
+from bandtheory import whole_files
+from bandtheory.table_files import metadata
 from bandtheory.tables import BandTable, TableError
 
 READ = [".safetensors", ".npz"]
@@ -36,9 +36,9 @@ def path(table: BandTable, tmp_path: Path, request) -> Path:
 @pytest.mark.parametrize("path", READ, indirect=True)
 def test_what_is_read_is_what_was_written(table: BandTable, path: Path) -> None:
     found = BandTable.load(path)
-    for name in FIELDS:
+    for name in BandTable.FIELDS:
         assert getattr(found, name) == getattr(table, name)
-    for name in ARRAYS:
+    for name in BandTable.ARRAYS:
         array, expected = getattr(found, name), getattr(table, name)
         assert array.dtype == expected.dtype and array.tobytes() == expected.tobytes()
     found.save(path)
@@ -110,7 +110,7 @@ def test_other_files_are_told_apart(tmp_path: Path, table: BandTable) -> None:
 
 
 def test_another_format_number_is_named(table: BandTable, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(table_files, "FORMAT", "bandtheory table 2")
+    monkeypatch.setattr(BandTable, "FORMAT", "bandtheory table 2")
     table.save(tmp_path / "band.npz")
     monkeypatch.undo()
     with pytest.raises(TableError, match="bandtheory table 2"):

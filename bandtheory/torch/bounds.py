@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from bandtheory.rules import Rule, parse
+from bandtheory.tabulation import stays_inside
 from bandtheory.torch.formulas import device_program, host_bounds
 from bandtheory.torch.lookup import (
     HALF_TYPES,
@@ -124,8 +125,20 @@ def _bounds(old_logp: Tensor, rule: str, quantity: str) -> tuple[Tensor, Tensor]
     sides = host_bounds(logp, rule) if logp.device.type == "cpu" else device_program(rule)(logp)
     if quantity == "ratio":
         sides = sides[0].exp(), sides[1].exp()
+    if dtype != torch.float64 and stays_inside(parse(rule)):
+        sides = _rounded_inwards(sides, quantity, dtype)
     lower, upper = (torch.where(torch.isnan(logp), math.nan, side).to(dtype) for side in sides)
     return lower, upper
+
+
+def _rounded_inwards(sides: tuple[Tensor, Tensor], quantity: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """float64 bounds moved towards ratio 1, not past it, by what rounding to a dtype can change."""
+    one, zero = (0.0, -math.inf) if quantity == "log_ratio" else (1.0, 0.0)
+    share, largest = torch.finfo(dtype).eps, torch.finfo(dtype).max
+    least = torch.finfo(dtype).smallest_normal * share
+    lower, upper = sides
+    moved = torch.clamp(lower + share * torch.clamp(lower.abs(), max=largest) + least, max=one)
+    return torch.where(lower > zero, moved, lower), torch.clamp(upper * (1 - share) - least, min=one, max=largest)
 
 
 @_bounds.register_fake

@@ -22,8 +22,11 @@ from bandtheory.divergence import divergence
 from bandtheory.engine import LOG_ZERO_RADIUS, REACH
 from bandtheory.evaluation import evaluator
 from bandtheory.radius import Radius, f_radius
+from bandtheory.radius_cells import SliceSide
+from bandtheory.radius_table import RadiusSlice
 from bandtheory.reduction import Probability, Reduction, solve, solve_fixed
 from bandtheory.rules import AdaptiveClip, Band, NoClip, RatioClip, RelaxedBand, TableRule, parse
+from bandtheory.tables import BandTable
 
 
 def host_bounds(logp: Tensor, rule: str) -> tuple[Tensor, Tensor]:
@@ -52,8 +55,10 @@ def device_program(rule: str) -> Any:
             return _BandProgram(band)
         case RelaxedBand() as relaxed:
             return _relaxed(relaxed)
-        case TableRule() as tabulated:
-            return _TableProgram(tabulated)
+        case TableRule(table=BandTable() as table) as tabulated:
+            return _TableProgram(table, tabulated.max_ratio)
+        case TableRule(table=RadiusSlice() as table) as tabulated:
+            return _SliceProgram(table, tabulated.max_ratio)
 
 
 def _constant(lower: float, upper: float, logp: Tensor) -> tuple[Tensor, Tensor]:
@@ -132,21 +137,47 @@ class _BandProgram:
 class _TableProgram:
     """A table on the device that asks first, evaluated in float64."""
 
-    def __init__(self, rule: TableRule) -> None:
-        table = rule.table
-        self.cap = math.inf if rule.max_ratio is None else math.log(rule.max_ratio)
+    def __init__(self, table: BandTable, max_ratio: float | None) -> None:
+        self.cap = math.inf if max_ratio is None else math.log(max_ratio)
         self.arrays = [torch.from_numpy(array.astype(np.float64)) for array in (table.knots, table.values, table.coefficients)]
 
     def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
         self.arrays = [array.to(logp.device) for array in self.arrays]
         knots, values, coefficients = self.arrays
         x = torch.minimum(-logp, knots[-1])
-        row = torch.searchsorted(knots[1:-1], x, right=True)
-        first, last = knots[row], knots[row + 1]
-        t = ((2 * x - first - last) / (last - first)).unsqueeze(-1)
+        row, t = _row_and_place(x, knots)
         c1, c2, c3 = coefficients[row].unbind(-1)
+        t = t.unsqueeze(-1)
         lower, upper = (values[row] + t * (c1 + t * (c2 + t * c3))).unbind(-1)
         return torch.clamp(lower, max=0.0), torch.clamp(upper, min=0.0, max=self.cap)
+
+
+class _SliceProgram:
+    """One radius of a table of radii, on the device that asks first, evaluated in float64."""
+
+    def __init__(self, table: RadiusSlice, max_ratio: float | None) -> None:
+        self.cap = math.inf if max_ratio is None else math.log(max_ratio)
+        self.furthest, self.sides = -table.logp_min, (table.lower, table.upper)
+        self.arrays = [tuple(map(torch.from_numpy, (side.knots, side.coefficients))) for side in self.sides]
+
+    def __call__(self, logp: Tensor) -> tuple[Tensor, Tensor]:
+        self.arrays = [tuple(array.to(logp.device) for array in arrays) for arrays in self.arrays]
+        x = torch.clamp(-logp, max=self.furthest)
+        lower, upper = (self._side(x, side, *arrays) for side, arrays in zip(self.sides, self.arrays, strict=True))
+        return torch.clamp(lower, max=0.0), torch.clamp(upper, min=0.0, max=self.cap)
+
+    def _side(self, x: Tensor, side: SliceSide, knots: Tensor, coefficients: Tensor) -> Tensor:
+        xi = torch.where(x <= side.scale, x / side.scale, 1 + (x - side.scale) / side.beyond)
+        row, t = _row_and_place(xi, knots)
+        c0, c1, c2, c3 = coefficients[row].unbind(-1)
+        return c0 + t * (c1 + t * (c2 + t * c3))
+
+
+def _row_and_place(x: Tensor, knots: Tensor) -> tuple[Tensor, Tensor]:
+    """The row between two knots, and t ∈ [−1, 1] along it."""
+    row = torch.searchsorted(knots[1:-1], x, right=True)
+    first, last = knots[row], knots[row + 1]
+    return row, (2 * x - first - last) / (last - first)
 
 
 def _iterations(reduction: Reduction, log_radius: float) -> int:
