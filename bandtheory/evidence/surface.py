@@ -237,7 +237,11 @@ class _Surface:
         return local
 
     def beyond_or_certain(self, z: Matrix) -> Local:
-        """At most `g − δ` at `r = e^z` wherever that is below 1/p: f decreases on (0, 1), so f of a larger c is less; or 0."""
+        """At most `g − δ` at `r = e^z`, where that is below 1/p, or 0 where it nowhere is.
+
+        With the largest c of the piece, b: f(1) = 0, so up to b the slope of the convex f is at most that of the chord from b to
+        1, and `f(c) ≥ f(b) + a (c − b)`, `a = −f(b)/(1 − b)`.
+        """
 
         def local(piece: Piece) -> Function:
             evaluated = self.evaluation(z, piece)
@@ -249,10 +253,12 @@ class _Surface:
                 return lambda t, s: s * arb(0)  # above 1/p everywhere
             if not 0 < largest < 1:
                 raise Undecided
+            value: arb = self.generator.of(largest)
+            slope = -value / (1 - largest)
 
             def function(t: arb_series, s: BiSeries) -> BiSeries:
-                of_ratio, rest, _ = evaluated(t, s)
-                return of_ratio + self.remainder(rest, self.generator.of(s * arb(0) + largest), s)
+                of_ratio, rest, c = evaluated(t, s)
+                return of_ratio + self.remainder(rest, (c - largest) * slope + value, s)
 
             return function
 
