@@ -134,7 +134,7 @@ class RadiusTable:
         """
         found = as_divergence(divergence)
         edges = _edges(delta_min, delta_max)
-        require("max_error", max_error, LEAST_ERROR <= max_error <= MOST_ERROR, f"nats from {LEAST_ERROR:g} to {MOST_ERROR:g}")
+        _require_error(max_error)
         furthest = float(numbers(np.array([last_pattern(logp_min)]))[0])
         target = RadiusTarget(found, furthest, float(max_error), bool(inside))
         sides = (
@@ -246,6 +246,7 @@ class RadiusTable:
         try:
             divergence(self.divergence)
             edges = _edges(self.delta_min, self.delta_max)
+            _require_error(self.max_error)
             furthest = float(numbers(np.array([last_pattern(self.logp_min)]))[0])
         except ValueError as error:
             yield str(error)
@@ -261,6 +262,10 @@ def _edges(delta_min: float, delta_max: float) -> tuple[float, float]:
     accepted = f"a radius above delta_min, at most {WIDEST:g} times it (nats)"
     require("delta_max", delta_max, delta_min < delta_max <= delta_min * WIDEST, accepted)
     return math.floor(math.log(delta_min) / _GRID - 1) * _GRID, math.ceil(math.log(delta_max) / _GRID + 1) * _GRID
+
+
+def _require_error(max_error: float) -> None:
+    require("max_error", max_error, LEAST_ERROR <= max_error <= MOST_ERROR, f"nats from {LEAST_ERROR:g} to {MOST_ERROR:g}")
 
 
 def _part(progress: Report, side: int) -> Report:
