@@ -239,8 +239,8 @@ class _Surface:
     def beyond_or_certain(self, z: Matrix) -> Local:
         """At most `g − δ` at `r = e^z`, where that is below 1/p, or 0 where it nowhere is.
 
-        With the largest c of the piece, b: as f(1) = 0 and f is convex, its slope up to b is at most that of the chord from b to
-        1, so `f(c) ≥ f(b) + a (c − b)`, `a = −f(b)/(1 − b)`.
+        With the largest c of the piece, b: as f(1) = 0 and f is convex, its slope up to b is at most that of the chord from b
+        to 1, so `f(c) ≥ f(b) + a (c − b)`, `a = −f(b)/(1 − b)`.
         """
 
         def local(piece: Piece) -> Function:
