@@ -36,14 +36,14 @@ class Undecided(ArithmeticError):
 
 
 class SeriesGenerator(NamedTuple):
-    """A generator on power series: `of(u) = f(u)`, `of_log(y) = f(e^y)`, and the adjoint, `adjoint(v) = v f(1/v)`.
+    """A generator on power series: `of(u) = f(u)`, `of_log(y) = f(e^y)`, and `per_ratio(y) = e^{−y} f(e^y)`.
 
-    Where r is large, `r adjoint(1/r)` is f(r) without the cancellation between its terms.
+    Where y is large, `e^y per_ratio(y)` is `f(e^y)` without the cancellation between its terms.
     """
 
     of: Callable[[Any], Any]
     of_log: Callable[[Any], Any]
-    adjoint: Callable[[Any], Any]
+    per_ratio: Callable[[Any], Any]
 
 
 @lru_cache(maxsize=64)
@@ -51,7 +51,7 @@ def series_generator(divergence: FDivergence) -> SeriesGenerator:
     """The compiled generator; cached."""
     u, y, v = symbol(), sympy.Symbol("y", real=True), sympy.Symbol("v", positive=True)
     f = divergence.generator
-    forms = ((f, u), (f.subs(u, sympy.exp(y)), y), (_adjoint(f, u, v), v))
+    forms = ((f, u), (f.subs(u, sympy.exp(y)), y), (_adjoint(f, u, v).subs(v, sympy.exp(-y)), y))
     return SeriesGenerator(*(ball_function(form, argument, namespace=NAMESPACE) for form, argument in forms))
 
 

@@ -48,7 +48,7 @@ from bandtheory.expressions import radius_symbol
 
 BITS = (128, 320)  # besides those by which p is smaller than 1
 WIDEST = 2.0  # nats of x in a piece, at first
-PIECES = 24  # into which a patch may be cut, besides those and three times as many
+PIECES = 60  # into which a patch may be cut, besides those and three times as many
 
 
 class Evaluation(NamedTuple):
@@ -277,7 +277,7 @@ class _Surface:
             c = narrowed(-expm1(total) / rest, 1 - constant_term(p) * constant_term(y).expm1() / constant_term(rest))
             c = narrowed(c, _complement_ratio(constant_term(total), constant_term(rest)))
             if constant_term(y) > 1:
-                return Evaluation(total.exp() * self.generator.adjoint((-y).exp()), rest, c)
+                return Evaluation(total.exp() * self.generator.per_ratio(y), rest, c)
             return Evaluation(p * self.generator.of_log(y), rest, c)
 
         return evaluated
