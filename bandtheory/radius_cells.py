@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from bandtheory.radius_fit import DEGREE, GAP, SMALL
 from bandtheory.radius_proof import SideCell
+from bandtheory.table_fit import FLOOR
 
 Floats = NDArray[np.float64]
 
@@ -120,8 +121,11 @@ def _problems(cell: SideCell, furthest: float, max_error: float, inside: bool, l
         yield "the scale must be positive"
         return
     last = furthest / least if lower else 1 + (furthest - least) / cell.scale[0]
-    if not (cell.knots[0] == 0 and (np.diff(cell.knots) > 0).all() and last <= cell.knots[-1]):
+    if not (cell.knots[0] == 0 and (np.diff(cell.knots) > 0).all() and last <= cell.knots[-1] < np.inf):
         yield "knots must increase from 0 to the end of the domain"
+        return
+    if not lower and 1.0 not in cell.knots:
+        yield "1 must be a knot, where the coordinate changes"
     zero = np.isneginf(cell.coefficients[:, 0, 0]) & lower
     finite = np.where(zero, 0.0, cell.coefficients[:, 0, 0])
     rest = cell.coefficients.copy()
@@ -146,9 +150,10 @@ def _problems(cell: SideCell, furthest: float, max_error: float, inside: bool, l
 
 
 def _may_be_gaps(cell: SideCell, lower: bool) -> NDArray[np.bool_]:
-    """Which rows may do without a shortfall: of a lower bound, around its end and behind it, or flat and tiny."""
-    behind = cell.knots[:-1] >= 1 - GAP
+    """Which rows may do without a shortfall: of a lower bound, behind its end, in the gap before that, or flat and tiny."""
+    is_flat = (cell.coefficients[:, 1:] == 0).all(axis=(1, 2))
+    ended = is_flat & (cell.coefficients[:, 0, 0] <= -FLOOR) & (cell.coefficients[:, 0, 1:] == 0).all(axis=1)
+    gap = (cell.knots[:-1] >= 1 - GAP) & (cell.knots[1:] <= 1 + GAP) & np.append(ended[1:], False)
     patterns = cell.knots.astype(np.float32).view(np.int32).astype(np.int64)
-    tiny = (np.diff(patterns) <= SMALL) & (cell.coefficients[:, 1:] == 0).all(axis=(1, 2))
-    found: NDArray[np.bool_] = (behind | tiny) & lower
+    found: NDArray[np.bool_] = (ended | gap | is_flat & (np.diff(patterns) <= SMALL)) & lower
     return found

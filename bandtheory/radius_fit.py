@@ -33,6 +33,7 @@ DEGREE = 9  # of X(s)
 GAP = 2.0**-16
 SMOOTH = 1e-9  # relative error of X(s)
 SMALL = 64  # patterns: a cell next to p = 1, where a lower bound rises from 0 like a root, is a gap if it has no polynomial
+ONE = 0x3F800000  # the pattern of ξ = 1, where the coordinate of upper bounds changes: a knot of theirs
 MOST_ROWS = 3000  # of a side; a cell of radii that needs more is halved
 _T = np.sort(np.concatenate([NODES, [-0.95, -0.765, -0.6, -0.22, 0.0, 0.22, 0.6, 0.765, 0.95]]))
 _AT_NODES = np.searchsorted(_T, NODES)
@@ -126,6 +127,7 @@ class Fit:
             excess, shortfall = fitted["errors"].T
             allowed = self.target.max_error
             good = (excess <= allowed) & ((shortfall <= allowed) | (excess < np.inf) & np.isinf(shortfall))
+            good &= (self.side == 0) | (fitted["start"] >= ONE) | (fitted["start"] + fitted["size"] <= ONE)
             if (~good & (size == 1)).any():
                 return None
             parts.append(fitted[good])
@@ -192,8 +194,8 @@ class Fit:
             return None
         edges = self._bounds(np.stack([first, last], axis=1), NODES) - self._shift
         flat, full = np.zeros((len(start), 4, 4)), np.einsum("ia,jb,cab->cij", TO_POWERS, TO_POWERS, nodes)
-        flat[:, 0] = (np.maximum(edges[:, 0], 0.0) if self.target.inside else edges.mean(axis=1)) @ TO_POWERS.T
         with np.errstate(invalid="ignore"):
+            flat[:, 0] = (np.maximum(edges[:, 0], 0.0) if self.target.inside else edges.mean(axis=1)) @ TO_POWERS.T
             full[(size > OCTAVE) & (np.abs(full[:, 2:]).max(axis=(1, 2)) > 0)] = np.nan
             flat_errors, full_errors = (self._claimed(c, tests, places) for c in (flat, full))
         chosen = flat_errors.max(axis=1) <= self.target.max_error

@@ -11,7 +11,8 @@ arithmetic: the generator is evaluated on truncated power series, once with the 
 around the ball of all ξ. Nothing is differentiated symbolically, and cancellation is a matter of bits.
 
 `abs`, `max` and `min` take a branch only where it is the same for the whole ball, and f is asked for positive arguments only:
-anything else raises `Undecided`, and a smaller interval may do. So h is smooth wherever a model of it exists.
+anything else raises `Undecided`, and a smaller interval may do. So h is smooth wherever a model of it exists. Of a constant
+term alone, which asks for no smoothness, both branches are enclosed.
 """
 
 from __future__ import annotations
@@ -170,7 +171,18 @@ def _sign(x: Any) -> arb:
         return arb(1)
     if at < 0:
         return arb(-1)
+    if _is_number(x) and at.is_finite():
+        return arb(0, 1)
     raise Undecided
+
+
+def _is_number(x: Any) -> bool:
+    """Whether there is nothing but a constant term, so that a ball of branches encloses the value."""
+    while not isinstance(x, arb):
+        if (x.prec if isinstance(x, arb_series) else len(x)) > 1:
+            return False
+        x = x[0]
+    return True
 
 
 def _step(x: Any, *_: Any) -> arb:
@@ -179,14 +191,22 @@ def _step(x: Any, *_: Any) -> arb:
 
 def _maximum(first: Any, *others: Any) -> Any:
     for other in others:
-        first = first if _sign(first - other) > 0 else other
+        first = _larger(first, other)
     return first
 
 
 def _minimum(first: Any, *others: Any) -> Any:
     for other in others:
-        first = first if _sign(first - other) < 0 else other
+        first = -_larger(-first, -other)
     return first
+
+
+def _larger(first: Any, second: Any) -> Any:
+    difference = first - second
+    sign = _sign(difference)
+    if abs(sign) == 1:
+        return first if sign > 0 else second
+    return second + difference * arb(0.5, 0.5)  # anything between the two
 
 
 def _power(x: Any, n: int) -> Any:

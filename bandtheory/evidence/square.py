@@ -17,7 +17,7 @@ from typing import NamedTuple
 from flint import arb, arb_mat, arb_series
 
 from bandtheory.ball import exact, interval
-from bandtheory.evidence.biseries import BiSeries
+from bandtheory.evidence.biseries import BiSeries, constant_term
 from bandtheory.evidence.series import Undecided, series_length
 
 ORDER_T, ORDER_S = 10, 8
@@ -57,6 +57,13 @@ def taylor_model_on(function: Function, piece: Piece) -> list[list[arb]]:
         t = arb_series([all_t, t_half], prec=n + 1)
         last = function(t, second_variable(all_s, s_half, 1, t))[0]
     return [*rows, [_term(last, n)] + [arb(0)] * ORDER_S]
+
+
+def ball_on(function: Function, piece: Piece) -> arb:
+    """A ball that holds every value of a function on a piece, which may have kinks there."""
+    with series_length(1):
+        t = arb_series([interval(exact(piece.t0), exact(piece.t1))], prec=1)
+        return constant_term(function(t, second_variable(interval(exact(piece.s0), exact(piece.s1)), arb(0), 1, t)))
 
 
 def second_variable(value: arb, slope: arb, length: int, t: arb_series) -> BiSeries:

@@ -28,20 +28,20 @@ from bandtheory.divergence import FDivergence
 from bandtheory.evidence.bernstein import hull_on_square, is_nonnegative_on_square
 from bandtheory.evidence.biseries import BiSeries, constant_term, expm1, narrowed
 from bandtheory.evidence.interval import SIDES
-from bandtheory.evidence.series import NAMESPACE, Undecided, series_generator, series_length
+from bandtheory.evidence.series import NAMESPACE, Undecided, series_generator
 from bandtheory.evidence.square import (
     SQUARE,
     Function,
     Local,
     Matrix,
     Piece,
+    ball_on,
     difference,
     halves,
     negated,
     polynomial,
     raised,
     restricted,
-    second_variable,
     taylor_model_on,
 )
 from bandtheory.expressions import radius_symbol
@@ -76,6 +76,17 @@ class Patch:
     high: float
     shifted: bool = False
 
+    def __post_init__(self) -> None:
+        least = 2 * self.scale[0] - sum(map(abs, self.scale)) if self.scale else 0.0
+        if not (math.isfinite(sum(map(abs, self.scale))) and least > 0):
+            raise ValueError(f"scale = {self.scale!r} is not accepted; accepted: finite, the first above the sum of the others")
+        first = 1.0 if self.shifted else 0.0
+        if not first <= self.low < self.high < math.inf:
+            accepted = f"finite numbers with {first:g} ≤ low < high"
+            raise ValueError(f"low = {self.low!r}, high = {self.high!r}; accepted: {accepted}")
+        if not (math.isfinite(self.log_delta[0]) and 0 < self.log_delta[1] < math.inf):
+            raise ValueError(f"log_delta = {self.log_delta!r} is not accepted; accepted: a finite middle, and a half width > 0")
+
 
 @dataclass(frozen=True)
 class SurfaceClaim:
@@ -94,6 +105,18 @@ class SurfaceClaim:
     coefficients: tuple[tuple[float, ...], ...]
     excess: float
     shortfall: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.side, str) or self.side not in SIDES:
+            raise ValueError(f"side = {self.side!r} is not accepted; accepted: 'upper', 'lower'")
+        numbers = [a for row in self.coefficients for a in row]
+        zero = self.side == "lower" and numbers[:1] == [-math.inf] and not any(numbers[1:])
+        if not (numbers and len({*map(len, self.coefficients)}) == 1 and (zero or all(map(math.isfinite, numbers)))):
+            accepted = "rows of equal length of finite numbers, or -inf and zeros on the lower side"
+            raise ValueError(f"coefficients = {self.coefficients!r}; accepted: {accepted}")
+        for name in ("excess", "shortfall"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} = {getattr(self, name)!r} is not accepted; accepted: distances ≥ 0 (nats)")
 
 
 def prove_surface(divergence: FDivergence, claim: SurfaceClaim) -> bool:
@@ -153,6 +176,8 @@ class _Surface:
         if self.zero or math.isinf(self.claim.shortfall):
             return True
         z = raised(self.c, exact(self.claim.shortfall))
+        if not self.nonnegative(z):
+            return False  # beyond ratio 1, where `g ≥ δ` says nothing of this side
         if self.sign > 0 and self.nonnegative(difference(z, self.x)):
             return True
         edge = SQUARE._replace(t0=1.0) if self.is_flat() else SQUARE
@@ -207,7 +232,7 @@ class _Surface:
                 try:
                     model = taylor_model_on(function(piece), piece)
                 except (Undecided, ZeroDivisionError, ValueError):
-                    return None, across
+                    return self.sign_of_ball(piece, function, sign), across
                 verdict = is_nonnegative_on_square([[sign * a for a in row] for row in model])
                 if verdict is not None:
                     return verdict, across
@@ -217,6 +242,13 @@ class _Surface:
                 if all(a.rad() < last_t + last_s for row in model for a in row[:-1] if a is not model[-1][0]):
                     break  # more bits do not help
         return None, across
+
+    def sign_of_ball(self, piece: Piece, function: Local, sign: int) -> bool | None:
+        """The same where no series exists, as across a kink of the generator: True, or undecided."""
+        try:
+            return True if sign * ball_on(function(piece), piece) >= 0 else None
+        except (Undecided, ZeroDivisionError, ValueError):
+            return None
 
     # --- functions whose sign decides ----------------------------------------------------------------------------------------
 
@@ -245,10 +277,7 @@ class _Surface:
 
         def local(piece: Piece) -> Function:
             evaluated = self.evaluation(z, piece)
-            with series_length(1):
-                t = arb_series([interval(exact(piece.t0), exact(piece.t1))], prec=1)
-                c = evaluated(t, second_variable(interval(exact(piece.s0), exact(piece.s1)), arb(0), 1, t)).complement
-            largest = constant_term(c).upper()
+            largest = ball_on(lambda t, s: evaluated(t, s).complement, piece).upper()
             if largest < 0:
                 return lambda t, s: s * arb(0)  # above 1/p everywhere
             if not 0 < largest < 1:
