@@ -10,7 +10,8 @@ import pytest
 from bandtheory.catalogue import examples
 from benchmarks import tables
 
-SMALL = ["--names", "tv", "--deltas", "0.05", "--box", "0.05", "0.051", "--looked-up", "tv", "--tokens", "64", "--repeats", "1"]
+SMALL = ["--names", "tv", "--deltas", "0.05", "--boxed", "tv", "--box", "0.05", "0.051"]
+SMALL += ["--looked-up", "tv", "--tokens", "64", "--repeats", "1"]
 COMMITTED = Path(tables.__file__).parent / "results" / "tables.json"
 
 
